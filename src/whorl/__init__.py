@@ -1,0 +1,1 @@
+"""Scalable reinforcement learning for real environments."""

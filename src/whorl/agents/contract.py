@@ -1,0 +1,166 @@
+"""What an agent is: two halves, one that acts and one that learns.
+
+Agents never see a process, a rank or a queue. An actor calls the acting half row by row; a learner calls the
+learning half update by update, however many learners there are:
+
+    policy.act(weights, observation, state, first, noise)          actor, once per row
+
+    learning.begin(shards, progress)                               learner, once per update
+    for step in learning.plan(key):
+        total = group.sum(learning.contribute(step, s) for s in my_shards)
+        learning.apply(step, total)
+    metrics = learning.finish()
+
+A batch is a fixed number of *shards* (each the same lanes of every trajectory). ``contribute`` returns plain sums
+over its shard's valid rows, never means: sums add up in a fixed order to the same bits for any number of learners,
+and ``apply`` divides by the summed counts.
+
+Both halves live in one package ``agents/<name>/``: ``config.py`` (settings), ``acting.py`` (imports no torch when the
+network is small), ``learning.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from whorl.types import Array, Arrays, EnvSpec, Field, Layout
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """What the agent stores, and what it tolerates."""
+
+    fields: tuple[Field, ...]
+    """What ``act`` adds to each row, per lane: ``Field("log_prob", (), "float32")``."""
+    state: tuple[Field, ...]
+    """Recurrent state per lane; empty for a feed-forward network."""
+    weights: Layout
+    """Everything acting needs, normaliser statistics included."""
+    contribution: Layout
+    """What ``contribute`` returns: gradients, counts, moments."""
+    noise_width: int
+    """Uniform numbers in (0, 1) that ``act`` takes per lane and row."""
+    rows: int
+    """Rows per trajectory (T)."""
+    lead_rows: int = 0
+    """Rows before the learnt ones, to warm up a recurrent state."""
+    tail_rows: int = 1
+    """Rows after the learnt ones whose observations the targets need."""
+    staleness: Literal["strict", "correctable", "any"] = "strict"
+    replay: Literal["none", "uniform", "prioritised"] = "none"
+    discount: float = 0.99
+    acting: Literal["numpy", "torch"] = "numpy"
+    """Chosen by the network, never by the engine: their results differ in the last bit."""
+
+
+class Acted(NamedTuple):
+    actions: Array
+    """[lanes, *action.shape], as the environment takes them."""
+    fields: Arrays
+    """The spec's fields, [lanes, *shape]."""
+    state: Arrays
+    """The recurrent state after this row, [lanes, *shape]."""
+
+
+class Policy(Protocol):
+    """The acting half. Pure: the same arguments give the same bits, whatever the other lanes hold."""
+
+    spec: AgentSpec
+
+    def act(self, weights: Arrays, observation: Arrays, state: Arrays, first: Array, noise: Array | None) -> Acted:
+        """Actions for [lanes] rows. ``first`` marks rows whose state is zeroed before use; ``noise`` is
+        [lanes, noise_width], or None to act greedily."""
+        ...
+
+
+class Progress(NamedTuple):
+    """How far the run is. Schedules read this and never the clock."""
+
+    updates: int
+    env_steps: int
+    total_env_steps: int
+
+    @property
+    def fraction(self) -> float:
+        """0 at the start, 1 at the end."""
+        return min(1.0, self.env_steps / max(1, self.total_env_steps))
+
+
+class Step(NamedTuple):
+    """One sum of an update's plan: a phase (``"moments"``, ``"minibatch"``) and where in it."""
+
+    phase: str
+    epoch: int = 0
+    index: int = 0
+
+
+class Learning(Protocol):
+    """The learning half. Holds weights, optimiser and normalisers; every learner holds the same."""
+
+    spec: AgentSpec
+
+    def weights(self) -> Array:
+        """The flat buffer of ``spec.weights``, current. Not copied: publish or copy it before the next step."""
+        ...
+
+    def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
+        """Take this learner's shards of the batch: shard number to a trajectory of [T + tail, lanes of the shard, ...].
+        The arrays may be shared memory: copy what must outlive ``finish``."""
+        ...
+
+    def plan(self, key: tuple[int, ...]) -> Iterator[Step]:
+        """The steps of this update. ``key`` (seed, update) feeds every shuffle. May end early (KL stop)."""
+        ...
+
+    def contribute(self, step: Step, shard: int) -> Array:
+        """This shard's sums: a flat buffer of ``spec.contribution``, overwritten by the next call for that shard."""
+        ...
+
+    def apply(self, step: Step, total: Array) -> None:
+        """Take one step with the summed contribution."""
+        ...
+
+    def finish(self) -> dict[str, float]:
+        """End the update: returns its metrics (losses, entropy, KL, ...)."""
+        ...
+
+    def save(self) -> Arrays:
+        """Everything needed to go on exactly, as named arrays."""
+        ...
+
+    def load(self, arrays: Mapping[str, Array]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A registered agent. The functions import what they need when called, so that listing agents stays quick."""
+
+    name: str
+    summary: str
+    config: type
+    """Frozen dataclass of its settings; field docstrings are help and reference."""
+    spec: Callable[[Any, EnvSpec], AgentSpec]
+    """(agent config, environment spec) to what it stores. Raises ``ConfigError`` for spaces it cannot serve."""
+    policy: Callable[[Any, EnvSpec], Policy]
+    learning: Callable[[Any, EnvSpec, LearnerSettings], Learning]
+    workflow: str = "sync"
+    """Its default workflow."""
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """Where and with what the learning half computes."""
+
+    seed: int
+    device: str
+    threads: int
+    compile: bool
+    shards: int
+    """Of the whole batch."""
+    lanes: int
+    """Of the whole batch."""
+
+
+Shards = Sequence[Arrays]

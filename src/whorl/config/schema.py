@@ -1,0 +1,122 @@
+"""Every setting of a run, as frozen dataclasses. A field's docstring is its help and its reference page.
+
+The layers, later over earlier: defaults here, the preset for (agent, environment), a TOML file, flags, ``--set``.
+The resolved ``Config`` is written to the run directory and reproduces the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from whorl.config.bounds import AtLeast, MoreThan
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """What is acted on."""
+
+    id: str = "CartPole-v1"
+    """A Gymnasium id, or ``module:Env-v0`` to import a module that registers it."""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the environment: ``--set env.kwargs.gravity=9.8``."""
+    hosting: Literal["auto", "inside", "process"] = "auto"
+    """Where an environment lives: inside its actor, or in a light process of its own, which may be slow, hang or crash
+    without hurting its neighbours. ``auto`` measures a few steps and gives slow ones (over ``slow_step_s``) a process.
+    The result of training is the same."""
+    slow_step_s: Annotated[float, MoreThan(0)] = 0.002
+    """Steps longer than this count as slow for ``hosting = "auto"``."""
+    restore: Literal["auto", "snapshot", "replay", "none"] = "auto"
+    """How a lost environment comes back: from its own snapshot, by stepping its actions again, or as a new episode (for
+    simulators too slow to step again; the run then says ``exact: false``). ``auto``: snapshot where offered, else replay."""
+    max_episode_steps: Annotated[int, AtLeast(1)] = 100_000
+    """Episodes are truncated here, whatever the environment says."""
+    step_timeout_s: Annotated[float, AtLeast(0)] = 0.0
+    """An environment step or reset that takes longer is a hang, and its process is replaced. 0: learnt from the
+    observed step times (300 s until 20 steps have been seen, then 20 times the longest seen, at least 10 s)."""
+    max_observation_bytes: Annotated[int, AtLeast(1)] = 64 * 1024 * 1024
+    """A larger observation is refused."""
+    autoreset: Literal["auto", "next_step", "same_step", "disabled"] = "auto"
+    """Which autoreset mode to ask of a vector form; all give the same rows."""
+
+
+@dataclass(frozen=True)
+class WorkflowConfig:
+    """Who acts, who learns, and who waits for whom."""
+
+    name: str = ""
+    """``sync`` or ``overlap``; empty: the agent's default."""
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Where the processes live."""
+
+    name: str = ""
+    """``inline`` (one thread, one process) or ``local`` (a process per role). Empty: inline for one actor and one learner
+    with fast environments, else local."""
+    patience_s: Annotated[float, MoreThan(0)] = 3600.0
+    """No wait lasts longer; its expiry ends the run and names who was waited for."""
+    response_s: Annotated[float, MoreThan(0)] = 10.0
+    """A role that is waited for, is not inside a step with a deadline of its own and does not answer for this long is
+    lost, and is replaced."""
+    max_restarts: Annotated[int, AtLeast(0)] = 1000
+    """Restarts in all before the run gives up."""
+    max_restarts_without_progress: Annotated[int, AtLeast(1)] = 5
+    """Restarts of one role without a new update before the run gives up."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """How much of everything; the same words on every engine."""
+
+    actors: Annotated[int, AtLeast(1)] = 1
+    """Actors: processes that act."""
+    envs_per_actor: Annotated[int, AtLeast(1)] = 8
+    """Environments (lanes) of each actor."""
+    learners: Annotated[int, AtLeast(1)] = 1
+    """Learners; each takes the trajectories of its own actors, and gradients are summed in a fixed order."""
+    shards: Annotated[int, AtLeast(0)] = 0
+    """Parts a batch is cut into; results depend on it and not on the number of learners. 0: as many as learners."""
+    learner_threads: Annotated[int, AtLeast(1)] = 1
+    """Threads of each learner. Small networks are fastest with one. Results depend on it in the last bits."""
+    device: str = "cpu"
+    """Where learners compute: ``cpu``, ``cuda``, ``cuda:1``."""
+    cpus_per_actor: Annotated[float, MoreThan(0)] = 1.0
+    """CPUs set aside for each actor (used by engines that place processes)."""
+    gpus_per_actor: Annotated[float, AtLeast(0)] = 0.0
+    """GPUs set aside for each actor (used by engines that place processes)."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """How long, from which seed, and what is kept."""
+
+    steps: Annotated[int, AtLeast(1)] = 100_000
+    """Environment steps to train for; the run ends with the update that reaches them."""
+    seed: Annotated[int, AtLeast(0)] = 1
+    """Everything random follows from this."""
+    stop_return: float | None = None
+    """End early when the mean return of the last 100 episodes reaches this."""
+    checkpoint_every_s: Annotated[float, AtLeast(0)] = 60.0
+    """Seconds between checkpoints, taken between updates. 0: after every update."""
+    keep_checkpoints: Annotated[int, AtLeast(1)] = 3
+    """Older ones are removed once a newer one has been verified."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files (needs ``whorl[tensorboard]``)."""
+    compile: bool = False
+    """Compile the learner's step with torch.compile: some seconds at the start (shown, and left out of rates), then
+    faster. Needs a C++ compiler. Results differ in the last bits."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run, fully resolved."""
+
+    agent: Any
+    """The agent's own settings: see the page of each agent."""
+    env: EnvConfig = field(default_factory=EnvConfig)
+    workflow: WorkflowConfig = field(default_factory=WorkflowConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    resources: Resources = field(default_factory=Resources)
+    run: RunConfig = field(default_factory=RunConfig)

@@ -1,0 +1,319 @@
+"""What a workflow may ask of an engine: five contracts, and roles as generators.
+
+A *role* (a learner, an actor, an environment's own process) is a generator. It never blocks; it yields what it
+waits for, and the engine's loop does the waiting:
+
+    def run_actor(role: Role, weights: Board, out: Channel) -> RoleGenerator:
+        start = yield from role.line.expect("start")
+        while True:
+            yield from weights.wait_for(version, by=role)
+            trajectory = yield from out.reserve()
+            ...fill the trajectory...
+            out.commit()
+
+So ``inline`` runs a whole workflow in one thread with a fixed schedule, ``local`` gives each role a process, and
+deadlines, signals and time shares live in one place. A ``Plan`` says which roles there are and how they are wired;
+an engine brings it to life. Nothing that moves is pickled: arrays travel in flat buffers of a known ``Layout``,
+messages as msgpack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from whorl.types import Array, Arrays, Layout
+
+RoleGenerator = Generator["Wait", None, None]
+
+
+class RoleId(NamedTuple):
+    """Who: ``RoleId("actor", 3)``. Written ``actor-3`` in logs and messages."""
+
+    kind: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}-{self.index}"
+
+
+SUPERVISOR = RoleId("supervisor", 0)
+
+
+class Endpoint(Protocol):
+    """Something that can be waited for."""
+
+    def ready(self) -> bool:
+        """True when a role waiting for this should go on. Cheap, never blocks."""
+        ...
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Yielded by a role: go on when any endpoint is ready. On expiry ``StalledError`` is thrown into the role."""
+
+    endpoints: tuple[Endpoint, ...]
+    waiting_for: str
+    """Who and what is waited for, for the message: ``"actor-3's trajectory"``."""
+    peers: tuple[RoleId, ...] = ()
+    """Whom the supervisor should look at when this takes long."""
+    timeout_s: float | None = None
+    """None: the engine's ``patience_s``."""
+
+
+class Channel(Protocol):
+    """A bounded FIFO of one layout with one writer. Blocks when full; data outlives its writer."""
+
+    layout: Layout
+
+    def reserve(self) -> Generator[Wait, None, Arrays]:
+        """Writer: the next free slot as arrays to fill. Reserving again without a commit gives the same slot."""
+        ...
+
+    def commit(self) -> None:
+        """Writer: hand the reserved slot over."""
+        ...
+
+    def try_claim(self) -> Arrays | None:
+        """Reader: the oldest filled slot, or None. The arrays are valid until ``release``."""
+        ...
+
+    def claim(self) -> Generator[Wait, None, Arrays]:
+        """Reader: as ``try_claim``, but waits."""
+        ...
+
+    def release(self) -> None:
+        """Reader: give the oldest claimed slot back to the writer."""
+        ...
+
+    @property
+    def readable(self) -> Endpoint: ...
+
+    @property
+    def writable(self) -> Endpoint: ...
+
+    @property
+    def filled(self) -> int:
+        """Slots committed and not yet released."""
+        ...
+
+
+class Board(Protocol):
+    """One writer, the newest value and the one before; readers compare the version before they copy."""
+
+    layout: Layout
+
+    @property
+    def version(self) -> int:
+        """The newest version; -1 before the first."""
+        ...
+
+    def publish(self, version: int, buffer: Array) -> None:
+        """Writer: make ``buffer`` (flat, of this layout) the newest value. Versions only grow."""
+        ...
+
+    def read(self, buffer: Array, version: int | None = None) -> int:
+        """Copy a version (None: the newest) into ``buffer``; returns it. ``LookupError`` when it is gone."""
+        ...
+
+    def wait_for(self, version: int) -> Generator[Wait, None, None]:
+        """Until ``self.version >= version``."""
+        ...
+
+    @property
+    def changed(self) -> Endpoint:
+        """Ready when a version newer than the last one read is there."""
+        ...
+
+
+class Group(Protocol):
+    """Equal members (the learners) that sum flat buffers, always adding in member order."""
+
+    rank: int
+    size: int
+
+    def sum(self, buffers: Sequence[Array]) -> Generator[Wait, None, Array]:
+        """The total over all members' buffers: member 0's in order, then member 1's, and so on. Each buffer has the
+        group's layout and each member brings equally many, so the result depends on the number of buffers alone."""
+        ...
+
+    def broadcast(self, value: int) -> Generator[Wait, None, int]:
+        """Member 0's integer, at every member."""
+        ...
+
+    def barrier(self) -> Generator[Wait, None, None]: ...
+
+
+class Message(NamedTuple):
+    """A small ordered message. ``body`` holds msgpack types and numpy arrays (sent as raw bytes with dtype and shape)."""
+
+    sender: RoleId
+    kind: str
+    body: dict[str, Any]
+
+
+class Line(Protocol):
+    """A role's line to the supervisor, which also passes messages on between roles."""
+
+    def send(self, kind: str, body: Mapping[str, Any] | None = None, to: RoleId = SUPERVISOR) -> None: ...
+
+    def try_receive(self) -> Message | None: ...
+
+    def expect(self, kind: str) -> Generator[Wait, None, Message]:
+        """Wait for the next message, which must be of this kind."""
+        ...
+
+    @property
+    def readable(self) -> Endpoint: ...
+
+
+Phase = Literal["environment", "inference", "learning", "waiting", "transfer", "other"]
+PHASES: tuple[Phase, ...] = ("environment", "inference", "learning", "waiting", "transfer", "other")
+
+
+class Clock(Protocol):
+    """Where a role's time goes, and the progress word by which the supervisor judges it."""
+
+    def enter(self, phase: Phase, deadline_s: float = 0.0, where: int = 0) -> None:
+        """From now on time counts as ``phase``. With ``deadline_s`` the supervisor declares the role lost when it is
+        still in this very entry after that long. ``where`` (a lane) is remembered for the report of a death."""
+        ...
+
+    def shares(self) -> dict[str, float]:
+        """Seconds per phase so far."""
+        ...
+
+
+@dataclass
+class Role:
+    """What every role is given, besides its endpoints."""
+
+    id: RoleId
+    incarnation: int
+    line: Line
+    clock: Clock
+    job: dict[str, Any]
+    """The plan's job: plain values (the resolved config, the environment's spec), the same for every role."""
+
+
+@dataclass(frozen=True)
+class ChannelSpec:
+    """A channel of the plan. ``slots`` bounds it."""
+
+    name: str
+    layout: Layout
+    slots: int
+    writer: RoleId
+    readers: tuple[RoleId, ...]
+
+
+@dataclass(frozen=True)
+class BoardSpec:
+    name: str
+    layout: Layout
+    writer: RoleId
+    readers: tuple[RoleId, ...]
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """Members sum buffers of ``layout``; each brings ``buffers`` of them."""
+
+    name: str
+    layout: Layout
+    members: tuple[RoleId, ...]
+    buffers: int = 1
+
+
+@dataclass(frozen=True)
+class RoleSpec:
+    """A role of the plan: which generator function runs, and which endpoints it gets as keyword arguments."""
+
+    id: RoleId
+    entry: str
+    """``"module:function"``, called as ``function(role, **endpoints)``."""
+    endpoints: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """Argument name to the name of a channel, board or group, or a tuple of them (given as a list)."""
+    on_loss: Literal["replace", "restart_all"] = "replace"
+    """``replace``: start it again and tell ``notify``. ``restart_all``: start every role again, from the checkpoint."""
+    notify: tuple[RoleId, ...] = ()
+    """Roles that get the message ``lost`` with ``{"kind", "index", "incarnation"}`` after the replacement started."""
+    torch: bool = False
+    """Imports torch: gets the learner's threads and is not judged by a light process's limits."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A workflow's wiring. ``check()`` finds dangling names before any process starts."""
+
+    roles: tuple[RoleSpec, ...]
+    job: dict[str, Any]
+    channels: tuple[ChannelSpec, ...] = ()
+    boards: tuple[BoardSpec, ...] = ()
+    groups: tuple[GroupSpec, ...] = ()
+
+    def check(self) -> None:
+        """Every endpoint exists, every name is used once, writers and readers are roles of the plan."""
+        names = [spec.name for spec in (*self.channels, *self.boards, *self.groups)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"the plan names an endpoint twice: {sorted(names)}")
+        ids = {role.id for role in self.roles}
+        for role in self.roles:
+            for wired in role.endpoints.values():
+                for name in (wired,) if isinstance(wired, str) else wired:
+                    if name not in names:
+                        raise ValueError(f"{role.id} is wired to {name!r}, which the plan does not have")
+        for spec in (*self.channels, *self.boards):
+            for who in (spec.writer, *spec.readers):
+                if who not in ids:
+                    raise ValueError(f"{spec.name} is wired to {who}, which the plan does not have")
+
+
+class Observer(Protocol):
+    """What the supervisor tells the run: ``Trainer`` implements it. Called in the driver, must not block."""
+
+    def on_message(self, message: Message) -> None:
+        """A role's message to the supervisor (metrics, saved, finished, warning, ...)."""
+        ...
+
+    def on_restart(self, role: RoleId, incarnation: int, cause: str) -> None: ...
+
+
+class Engine(Protocol):
+    """Brings a plan to life.
+
+    with engine.launch(plan, observer) as cluster:
+        while not observer.done:
+            cluster.run_for(0.2)
+    """
+
+    name: str
+
+    def launch(self, plan: Plan, observer: Observer) -> Cluster: ...
+
+
+class Cluster(Protocol):
+    """The running roles. A context manager: leaving it ends every process, in bounded time."""
+
+    def send(self, to: RoleId, kind: str, body: Mapping[str, Any] | None = None) -> None: ...
+
+    def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Supervise (inline: also run the roles) until the condition holds, all roles ended, or the time is over.
+        ``until`` is looked at after every message and at least every 0.2 s. Raises when a role failed for good."""
+        ...
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        """Restarts per kind of role."""
+        ...
+
+    def resources(self) -> dict[str, dict[str, float]]:
+        """Per role kind: ``cpu_share``, ``memory_bytes`` (proportional), ``bytes_sent``."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Cluster: ...
+
+    def __exit__(self, *exc: object) -> None: ...

@@ -1,0 +1,51 @@
+"""One tree of exceptions, so that users can catch at any level.
+
+The command line turns each into one line and an exit code; ``--debug`` shows the traceback.
+"""
+
+from __future__ import annotations
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_PREEMPTED = 75
+
+
+class WhorlError(Exception):
+    """Anything Whorl raises on purpose. ``str(error)`` says what, where, and what to do."""
+
+    exit_code = EXIT_FAILED
+
+
+class BadInputError(WhorlError):
+    """The user asked for something that cannot be: refused before any process starts."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
+class ConfigError(BadInputError):
+    """A setting is unknown, of the wrong type or out of range."""
+
+
+class MissingExtraError(BadInputError):
+    """An optional part is not installed; the message holds the exact install line."""
+
+
+class EnvironmentFault(WhorlError):
+    """The environment raised, died, hung or returned something its spaces forbid."""
+
+
+class CheckpointError(WhorlError):
+    """A checkpoint could not be written, or is damaged, foreign or hostile."""
+
+
+class RunBusyError(BadInputError):
+    """Another process holds the run directory."""
+
+
+class StalledError(WhorlError):
+    """A wait expired; the message names who was waited for."""
+
+
+class RoleLostError(WhorlError):
+    """A process died too often, or cannot be replaced."""
