@@ -83,7 +83,8 @@ class ObservationLeaf:
     name: str
     """``"obs"`` for a plain space, ``"pos"`` or ``"camera.left"`` for a Dict, ``"0"`` for a Tuple."""
     kind: Literal["vector", "image", "discrete"]
-    """An image is [channels, height, width] here, whatever the environment says; a discrete leaf is an int64 of shape ()."""
+    """An image is [channels, height, width] here, whatever the environment says; a discrete leaf is
+    an int64 of shape ()."""
     shape: tuple[int, ...]
     dtype: str
     low: float = -math.inf

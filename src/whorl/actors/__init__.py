@@ -1,0 +1,1 @@
+"""Actors turn observations into actions and fill trajectories."""

@@ -1,0 +1,1 @@
+"""One place per algorithm: how to act, what to store, the loss."""

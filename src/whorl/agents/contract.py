@@ -21,7 +21,7 @@ network is small), ``learning.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -56,6 +56,8 @@ class AgentSpec:
 
 
 class Acted(NamedTuple):
+    """What ``act`` returns."""
+
     actions: Array
     """[lanes, *action.shape], as the environment takes them."""
     fields: Arrays
@@ -93,7 +95,7 @@ class Step(NamedTuple):
 
     phase: str
     epoch: int = 0
-    index: int = 0
+    minibatch: int = 0
 
 
 class Learning(Protocol):
@@ -161,6 +163,3 @@ class LearnerSettings:
     """Of the whole batch."""
     lanes: int
     """Of the whole batch."""
-
-
-Shards = Sequence[Arrays]

@@ -1,0 +1,1 @@
+"""Settings: their schema, their layers and their reference."""

@@ -28,7 +28,8 @@ class EnvConfig:
     """Steps longer than this count as slow for ``hosting = "auto"``."""
     restore: Literal["auto", "snapshot", "replay", "none"] = "auto"
     """How a lost environment comes back: from its own snapshot, by stepping its actions again, or as a new episode (for
-    simulators too slow to step again; the run then says ``exact: false``). ``auto``: snapshot where offered, else replay."""
+    simulators too slow to step again; the run then says ``exact: false``). ``auto``: snapshot where
+    offered, else replay."""
     max_episode_steps: Annotated[int, AtLeast(1)] = 100_000
     """Episodes are truncated here, whatever the environment says."""
     step_timeout_s: Annotated[float, AtLeast(0)] = 0.0
@@ -53,8 +54,8 @@ class EngineConfig:
     """Where the processes live."""
 
     name: str = ""
-    """``inline`` (one thread, one process) or ``local`` (a process per role). Empty: inline for one actor and one learner
-    with fast environments, else local."""
+    """``inline`` (one thread, one process) or ``local`` (a process per role). Empty: inline for one actor and
+    one learner with fast environments, else local."""
     patience_s: Annotated[float, MoreThan(0)] = 3600.0
     """No wait lasts longer; its expiry ends the run and names who was waited for."""
     response_s: Annotated[float, MoreThan(0)] = 10.0

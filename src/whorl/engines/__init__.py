@@ -1,0 +1,1 @@
+"""Where processes live and how bytes move. Engines never see a reward or a loss."""

@@ -28,7 +28,8 @@ from whorl.types import Array, Arrays, Layout
 RoleGenerator = Generator["Wait", None, None]
 
 
-class RoleId(NamedTuple):
+@dataclass(frozen=True, order=True)
+class RoleId:
     """Who: ``RoleId("actor", 3)``. Written ``actor-3`` in logs and messages."""
 
     kind: str
@@ -146,7 +147,7 @@ class Group(Protocol):
 
 
 class Message(NamedTuple):
-    """A small ordered message. ``body`` holds msgpack types and numpy arrays (sent as raw bytes with dtype and shape)."""
+    """A small ordered message. ``body`` holds msgpack types and numpy arrays (as raw bytes with dtype and shape)."""
 
     sender: RoleId
     kind: str
@@ -210,6 +211,8 @@ class ChannelSpec:
 
 @dataclass(frozen=True)
 class BoardSpec:
+    """A board of the plan."""
+
     name: str
     layout: Layout
     writer: RoleId
@@ -255,7 +258,11 @@ class Plan:
 
     def check(self) -> None:
         """Every endpoint exists, every name is used once, writers and readers are roles of the plan."""
-        names = [spec.name for spec in (*self.channels, *self.boards, *self.groups)]
+        names = [
+            *(spec.name for spec in self.channels),
+            *(spec.name for spec in self.boards),
+            *(spec.name for spec in self.groups),
+        ]
         if len(set(names)) != len(names):
             raise ValueError(f"the plan names an endpoint twice: {sorted(names)}")
         ids = {role.id for role in self.roles}
@@ -264,10 +271,15 @@ class Plan:
                 for name in (wired,) if isinstance(wired, str) else wired:
                     if name not in names:
                         raise ValueError(f"{role.id} is wired to {name!r}, which the plan does not have")
-        for spec in (*self.channels, *self.boards):
-            for who in (spec.writer, *spec.readers):
+        wired_to = [
+            *((spec.name, (spec.writer, *spec.readers)) for spec in self.channels),
+            *((spec.name, (spec.writer, *spec.readers)) for spec in self.boards),
+            *((spec.name, spec.members) for spec in self.groups),
+        ]
+        for name, whom in wired_to:
+            for who in whom:
                 if who not in ids:
-                    raise ValueError(f"{spec.name} is wired to {who}, which the plan does not have")
+                    raise ValueError(f"{name} is wired to {who}, which the plan does not have")
 
 
 class Observer(Protocol):

@@ -1,0 +1,1 @@
+"""Environments as lanes of rows."""

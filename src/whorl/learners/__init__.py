@@ -1,0 +1,1 @@
+"""Learners turn trajectories into new weights."""

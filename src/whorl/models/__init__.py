@@ -1,0 +1,1 @@
+"""Networks, in torch for learning and in numpy for acting."""

@@ -1,0 +1,1 @@
+"""Pure maths: returns, advantages, losses, distributions, noise."""

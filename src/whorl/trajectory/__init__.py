@@ -1,0 +1,1 @@
+"""The fixed layout in which experience travels."""

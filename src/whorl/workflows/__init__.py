@@ -1,0 +1,1 @@
+"""Wiring plans: roles, channels, pacing."""
