@@ -1,0 +1,59 @@
+"""An actor: a collector with its policy, its weights and its lanes, wherever those live."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Self
+
+from whorl.actors.collector import Collector
+from whorl.engines.contract import Channel, Role, RoleId, Wait
+from whorl.envs.hosted import HostedLanes
+from whorl.envs.lanes import make_lanes
+from whorl.job import Job
+from whorl.trajectory.orders import unpack_lane_states
+from whorl.types import Arrays, Layout, leaves_of
+
+
+class Actor:
+    """Acts for the lanes the plan gave it. A context manager: leaving it closes the environments."""
+
+    def __init__(self, job: Job, role: Role, layout: Layout, commands: list[Channel], answers: list[Channel]) -> None:
+        self._job = job
+        self._role = role
+        self._lanes = job.lane_map.lanes_of_actor(role.id.index)
+        self.weights = layout.allocate()
+        """The flat weights acted with; a workflow reads the version it wants into it."""
+        self._weight_views = layout.views(self.weights)
+        seed = job.config.run.seed
+        if commands:
+            self._hosted = HostedLanes(job.config.env, job.env, self._lanes, seed, commands, answers, self._wait)
+            self._envs: Any = self._hosted
+        else:
+            self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
+        policy = job.agent.policy(job.config.agent, job.env)
+        self._collector = Collector(policy, self._envs, seed, role.clock)
+
+    def begin(self) -> Generator[Wait, None, int]:
+        """Wait for the start order, bring the lanes to where it says, and return the number of the next trajectory."""
+        order = yield from self._role.line.expect("start")
+        states = unpack_lane_states(order.body, self._job.env)
+        yield from self._collector.begin(states, leaves_of(order.body, "state/"))
+        return int(order.body["number"][0])
+
+    def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
+        """Collect one trajectory with the weights as they are."""
+        yield from self._collector.fill(trajectory, self._weight_views, version, number)
+
+    def _wait(self, endpoints: tuple[Any, ...], waiting_for: str, lanes: tuple[int, ...]) -> Generator[Wait, None, None]:
+        """Wait for environments in processes of their own, and hear when one of them was replaced."""
+        yield Wait((*endpoints, self._role.line.readable), waiting_for, tuple(RoleId("env", lane) for lane in lanes))
+        while (message := self._role.line.try_receive()) is not None:
+            if message.kind == "lost":
+                self._hosted.host_lost(message.body["index"], message.body["incarnation"], message.body["cause"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._envs.close()

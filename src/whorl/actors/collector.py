@@ -1,0 +1,110 @@
+"""A collector acts on its lanes and fills trajectories, row by row. The same for every workflow that acts with a model."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+
+from whorl.agents.contract import Policy
+from whorl.engines.contract import Clock, Wait
+from whorl.engines.faults import fault_point
+from whorl.envs.contract import LaneEnvs, LaneState, Rows
+from whorl.ops.noise import uniform
+from whorl.types import Arrays, leaves_of
+
+ACTING = 1
+"""The purpose word of acting noise: other purposes draw other numbers from the same seed."""
+
+
+class Collector:
+    """Lanes, the policy's recurrent state for them, and how far they are.
+
+    >>> collector = Collector(policy, envs, seed, clock)               # doctest: +SKIP
+    >>> yield from collector.begin(states, recurrent_state)            # doctest: +SKIP
+    >>> yield from collector.fill(trajectory, weights, version, number)  # doctest: +SKIP
+    """
+
+    def __init__(self, policy: Policy, envs: LaneEnvs, seed: int, clock: Clock) -> None:
+        self._policy = policy
+        self._envs = envs
+        self._seed = seed
+        self._clock = clock
+        self._rows: Rows
+        self._state: Arrays
+        self._episode = np.zeros(len(envs.lanes), np.int64)
+
+    def begin(self, states: list[LaneState], recurrent: Arrays) -> Generator[Wait, None, None]:
+        """Bring every lane to where the ledger says it stands."""
+        self._rows = yield from self._envs.start(states)
+        self._state = {name: array.copy() for name, array in recurrent.items()}
+        self._episode[:] = [state.episode for state in states]
+        given_up = np.array([state.observation is not None for state in states]) & self._rows.first
+        # A lane that stood on the first row of its episode was not given up: it is simply back there.
+        given_up &= np.array([len(state.actions) > 0 or state.ended or state.skip for state in states])
+        self._episode += given_up
+
+    def fill(self, out: Arrays, weights: Arrays, version: int, number: int) -> Generator[Wait, None, int]:
+        """Act for T rows into ``out`` (a trajectory's arrays); returns how many environment steps were taken."""
+        spec, rows, envs, act, enter = self._policy.spec, self._rows, self._envs, self._policy.act, self._clock.enter
+        row_count = spec.rows
+        row0 = number * row_count
+        lanes = np.arange(envs.lanes.start, envs.lanes.stop)
+        noise = uniform(self._seed, ACTING, lanes, row0, row_count, spec.noise_width)
+        observations = [(out[f"obs/{name}"], array) for name, array in rows.observation.items()]
+        fields = [(field.name, out[field.name]) for field in spec.fields]
+        first, valid, actions, reward = out["first"], out["valid"], out["action"], out["reward"]
+        terminated, truncated = out["terminated"], out["truncated"]
+        for name, array in leaves_of(out, "state/").items():
+            array[:] = self._state[name]
+        state = self._state
+        for row in range(row_count):
+            for stored, array in observations:
+                stored[row] = array
+            first[row] = rows.first
+            valid[row] = rows.valid
+            enter("inference")
+            acted = act(weights, rows.observation, state, rows.first, noise[row])
+            state = acted.state
+            actions[row] = acted.actions
+            for name, stored in fields:
+                stored[row] = acted.fields[name]
+            fault_point("env_step", row0 + row)
+            enter("environment")
+            envs.send(acted.actions)
+            yield from envs.arrival()
+            outcome = envs.receive()
+            reward[row] = outcome.reward
+            terminated[row] = outcome.terminated
+            truncated[row] = outcome.truncated
+            if outcome.fault.any():
+                valid[row] &= ~outcome.fault
+            self._episode += rows.first
+        enter("transfer")
+        self._state = state
+        self._finish(out, version, number, row_count)
+        return int(np.count_nonzero(valid[:row_count]))
+
+    def _finish(self, out: Arrays, version: int, number: int, row_count: int) -> None:
+        """The bootstrap row, and where the lanes stand after it."""
+        for name, array in self._rows.observation.items():
+            out[f"obs/{name}"][row_count] = array
+        out["first"][row_count] = self._rows.first
+        out["valid"][row_count] = self._rows.valid
+        out["number"][0] = number
+        out["version"][:] = version
+        out["end/episode"][:] = self._episode
+        out["end/exact"][0] = self._envs.exact
+        for name, array in leaves_of(out, "end/state/").items():
+            array[:] = self._state[name]
+        self._store_snapshots(out)
+
+    def _store_snapshots(self, out: Arrays) -> None:
+        snapshots: list[Any] = self._envs.snapshots() or []
+        room = out["end/snapshot"].shape[1]
+        out["end/snapshot_length"][:] = 0
+        for i, snapshot in enumerate(snapshots):
+            if len(snapshot) <= room:  # one that outgrew its room is rebuilt by other means
+                out["end/snapshot"][i, : len(snapshot)] = np.frombuffer(snapshot, np.uint8)
+                out["end/snapshot_length"][i] = len(snapshot)

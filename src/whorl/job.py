@@ -1,0 +1,67 @@
+"""A job: the resolved config together with what the environment turned out to be. Every role is given the same one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from whorl.agents.contract import Agent, AgentSpec
+from whorl.agents.registry import get_agent
+from whorl.config.layers import from_plain, to_plain
+from whorl.config.schema import Config
+from whorl.envs.registry import spec_from_json, spec_to_json
+from whorl.trajectory.lanes import LaneMap
+from whorl.types import EnvSpec
+
+
+@dataclass(frozen=True)
+class Job:
+    """What roles need to know. Travels as plain values."""
+
+    config: Config
+    env: EnvSpec
+    run_dir: Path
+    token: int
+    """Fencing token of the run directory: only the newest holder may save."""
+    hosted: bool
+    """Environments live in processes of their own."""
+    step_time_s: float
+    """As probed; for deadlines and messages."""
+
+    @cached_property
+    def agent(self) -> Agent:
+        return get_agent(self.config.agent_name)
+
+    @cached_property
+    def agent_spec(self) -> AgentSpec:
+        return self.agent.spec(self.config.agent, self.env)
+
+    @cached_property
+    def lane_map(self) -> LaneMap:
+        return LaneMap.from_resources(self.config.resources)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As msgpack types."""
+        return {
+            "config": to_plain(self.config),
+            "env": spec_to_json(self.env),
+            "run_dir": str(self.run_dir),
+            "token": self.token,
+            "hosted": self.hosted,
+            "step_time_s": self.step_time_s,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Job:
+        """The inverse of ``to_plain``."""
+        agent = get_agent(plain["config"]["agent"]["name"])
+        return cls(
+            config=from_plain(plain["config"], agent.config),
+            env=spec_from_json(plain["env"]),
+            run_dir=Path(plain["run_dir"]),
+            token=plain["token"],
+            hosted=plain["hosted"],
+            step_time_s=plain["step_time_s"],
+        )

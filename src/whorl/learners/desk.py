@@ -1,0 +1,193 @@
+"""A learner's desk: what it does between updates. Gathering trajectories, answering for lost actors, saving, stopping.
+
+Learners decide nothing alone: at each boundary the first one says go on, save or stop, and all do the same. The ledgers
+move only inside an update, so that a save at the boundary is the exact state after the last update, whatever part of
+the next batch has already arrived.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Generator
+from enum import IntFlag
+
+from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
+from whorl.learners.inbox import Inbox
+from whorl.learners.learner import Learner
+from whorl.runs.checkpoint import BackgroundSaver, load_latest
+from whorl.types import Array, Arrays
+
+DEATHS_BEFORE_QUARANTINE = 3
+
+
+class Command(IntFlag):
+    """What the first learner says at a boundary; none of these means: come back to the boundary."""
+
+    GO_ON = 1
+    SAVE = 2
+    STOP = 4
+
+
+class Desk:
+    """Between updates."""
+
+    def __init__(self, role: Role, learner: Learner, trajectories: list[Channel], group: Group) -> None:
+        self._role = role
+        self._learner = learner
+        self._group = group
+        self._channels = dict(zip(sorted(learner.ledgers), trajectories, strict=True))
+        self._pending: dict[int, Arrays] = {}
+        self._inbox = Inbox()
+        self._deaths: Counter[tuple[int, int]] = Counter()
+        run = learner.job.config.run
+        self._saver = BackgroundSaver(
+            learner.job.run_dir / "checkpoints", keep=run.keep_checkpoints, token=learner.job.token
+        )
+        self._saved_at = time.monotonic()
+
+    def open(self) -> Generator[Wait, None, None]:
+        """Go on from the newest checkpoint, where there is one."""
+        checkpoint = load_latest(self._learner.job.run_dir / "checkpoints")
+        warnings: list[str] = []
+        if checkpoint is not None:
+            self._learner.load(checkpoint.arrays, checkpoint.state)
+            warnings = checkpoint.warnings
+        if self._is_first:
+            self._role.line.send(
+                "opened", {"update": self._learner.updates, "warnings": warnings, **self._learner.summary()}
+            )
+        yield from self._group.barrier()
+
+    @property
+    def _is_first(self) -> bool:
+        return self._learner.rank == 0
+
+    def start_actors(self) -> None:
+        """Tell every actor where its lanes stand."""
+        for actor in self._channels:
+            self._role.line.send("start", self._learner.order(actor, None), to=RoleId("actor", actor))
+
+    def gather(self) -> Generator[Wait, None, dict[int, Arrays] | None]:
+        """One trajectory of each actor, or None when the run is to stop here. Saves when it is time."""
+        while True:
+            yield from self._collect(leave_on_stop=True)
+            yield from self._await_leave()
+            command = Command((yield from self._group.broadcast(self._command())))
+            if command & Command.SAVE:
+                yield from self._save()
+            if command & Command.STOP:
+                return None
+            if command & Command.GO_ON:
+                yield from self._collect(leave_on_stop=False)
+                return self._pending
+
+    def _await_leave(self) -> Generator[Wait, None, None]:
+        """The first learner waits here while the driver lets the run go no further; a wish to save interrupts it."""
+        while self._is_first and not (self._may_go_on or self._inbox.stop or self._inbox.save):
+            yield Wait((self._role.line.readable,), "the driver's leave to go on")
+            self._read_inbox()
+
+    @property
+    def _may_go_on(self) -> bool:
+        return self._inbox.limit > self._learner.updates
+
+    def _collect(self, leave_on_stop: bool) -> Generator[Wait, None, None]:
+        while True:
+            self._read_inbox()
+            for actor, channel in self._channels.items():
+                if actor not in self._pending and (trajectory := channel.try_claim()) is not None:
+                    self._pending[actor] = trajectory
+            missing = [actor for actor in self._channels if actor not in self._pending]
+            if not missing or (leave_on_stop and self._inbox.stop):
+                return
+            yield Wait(
+                (*(self._channels[actor].readable for actor in missing), self._role.line.readable),
+                "the trajectories of " + ", ".join(f"actor-{actor}" for actor in missing[:8]),
+                peers=tuple(RoleId("actor", actor) for actor in missing),
+            )
+
+    def _read_inbox(self) -> None:
+        self._inbox.read(self._role.line)
+        for message in self._inbox.lost:
+            self._replace(message.body["index"], message.body)
+        self._inbox.lost.clear()
+        if self._inbox.wants_weights:
+            self._role.line.send("weights", {"buffer": self._learner.learning.weights().copy()})
+            self._inbox.wants_weights = False
+
+    def _replace(self, actor: int, body: dict[str, Array]) -> None:
+        """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
+        if actor not in self._pending and (trajectory := self._channels[actor].try_claim()) is not None:
+            self._pending[actor] = trajectory
+        ledger = self._learner.ledgers[actor]
+        lane = int(body.get("where", -1))
+        if lane in ledger.lanes:
+            self._deaths[lane, self._learner.updates] += 1
+            if self._deaths[lane, self._learner.updates] >= DEATHS_BEFORE_QUARANTINE:
+                ledger.quarantine(lane)
+                self._role.line.send(
+                    "warning",
+                    {"text": f"environment {lane} killed its actor {DEATHS_BEFORE_QUARANTINE} times at the same place "
+                     f"({body.get('cause', '')}): its episode is given up"},
+                )
+        self._role.line.send(
+            "start", self._learner.order(actor, self._pending.get(actor)), to=RoleId("actor", actor)
+        )
+
+    def release(self) -> None:
+        """Give the slots of the batch back to the actors."""
+        for actor in self._pending:
+            self._channels[actor].release()
+        self._pending = {}
+
+    def report(self) -> None:
+        """One line of metrics, and what became of background saves."""
+        if self._is_first:
+            self._role.line.send("metrics", {**self._learner.record(), "time": time.monotonic()})
+            self._report_saves()
+
+    def close(self) -> Generator[Wait, None, None]:
+        """The run is over here: save, and say how it ended."""
+        if not self._inbox.stop:
+            yield from self._save()
+        if self._is_first:
+            self._saver.wait()
+            self._report_saves()
+            self._role.line.send("finished", {**self._learner.summary(), "complete": self._learner.done})
+
+    def _command(self) -> int:
+        command = Command(0)
+        interval_over = time.monotonic() - self._saved_at >= self._learner.job.config.run.checkpoint_every_s
+        if self._inbox.save or self._inbox.stop or (interval_over and self._learner.updates):
+            command |= Command.SAVE
+        if self._inbox.stop:
+            command |= Command.STOP
+        elif self._may_go_on:
+            command |= Command.GO_ON
+        return int(command)
+
+    def _save(self) -> Generator[Wait, None, None]:
+        """The first learner writes; the others send it their part of the ledger."""
+        asked_for, self._inbox.save = self._inbox.save, False
+        self._saved_at = time.monotonic()
+        if not self._is_first:
+            self._role.line.send("ledger", self._learner.saved_ledger(), to=RoleId("learner", 0))
+            return
+        while len(self._inbox.ledgers) < self._group.size - 1:
+            yield Wait((self._role.line.readable,), "the other learners' ledgers")
+            self._read_inbox()
+        others = [self._inbox.ledgers[rank].body for rank in sorted(self._inbox.ledgers)]
+        self._inbox.ledgers.clear()
+        arrays, counts = self._learner.save([self._learner.saved_ledger(), *others])
+        self._saver.submit(self._learner.updates, self._learner.env_steps, arrays, counts)
+        if asked_for:
+            self._saver.wait()
+            self._report_saves()
+
+    def _report_saves(self) -> None:
+        for outcome in self._saver.poll():
+            if outcome.error:
+                self._role.line.send("save_failed", {"text": outcome.error})
+            else:
+                self._role.line.send("saved", {"update": outcome.update, "path": str(outcome.path)})

@@ -1,0 +1,40 @@
+"""What the supervisor asks of a learner, read between waits: limits, saves, stops, lost actors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from whorl.engines.contract import Line, Message
+
+
+@dataclass
+class Inbox:
+    """Messages turned into wishes. The learner fulfils them at the next update boundary."""
+
+    limit: int = 0
+    """Updates the run may reach; the first learner waits there for a higher one."""
+    stop: bool = False
+    save: bool = False
+    wants_weights: bool = False
+    lost: list[Message] = field(default_factory=list)
+    ledgers: dict[int, Message] = field(default_factory=dict)
+    """Parts of the ledger sent by the other learners, by their index."""
+
+    def read(self, line: Line) -> None:
+        """Take in everything that has arrived."""
+        while (message := line.try_receive()) is not None:
+            match message.kind:
+                case "limit":
+                    self.limit = int(message.body["updates"])
+                case "stop":
+                    self.stop = True
+                case "save":
+                    self.save = True
+                case "weights":
+                    self.wants_weights = True
+                case "lost":
+                    self.lost.append(message)
+                case "ledger":
+                    self.ledgers[message.sender.index] = message
+                case kind:
+                    raise ValueError(f"a learner was sent {kind!r}, which it does not know")

@@ -1,0 +1,201 @@
+"""A learner: the agent's learning half, the ledger of its actors, and how far the run is.
+
+    learner = Learner(role.job, rank)
+    learner.load(checkpoint)                                    # or begin at update 0
+    while not learner.done:
+        yield from learner.update(trajectories, contributions, tally)
+
+Every learner holds the same weights and the same counts; only the ledgers differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import numpy as np
+
+from whorl.agents.contract import LearnerSettings, Progress
+from whorl.engines.contract import Clock, Group, Wait
+from whorl.job import Job
+from whorl.learners.ledger import Ledger, cut_saved, join_saved
+from whorl.runs.metrics import EpisodeWindow
+from whorl.trajectory.layout import cut_lanes, join_lanes
+from whorl.types import Arrays, Field, Layout, leaves_of
+
+
+def tally_layout(rows: int, lanes: int) -> Layout:
+    """What learners tell each other besides gradients. Each fills its own lanes' columns, so the sum is the union."""
+    return Layout(
+        (
+            Field("env_steps", (1,), "int64"),
+            Field("faults", (1,), "int64"),
+            Field("inexact", (1,), "int64"),
+            Field("ended", (rows, lanes), "uint8"),
+            Field("episode_return", (rows, lanes), "float64"),
+            Field("episode_length", (rows, lanes), "int64"),
+        )
+    )
+
+
+class Learner:
+    """One learner of the group. Workflows decide when it updates, saves and publishes."""
+
+    def __init__(self, job: Job, rank: int, clock: Clock) -> None:
+        self.job = job
+        self.rank = rank
+        self.updates = 0
+        self.env_steps = 0
+        self.episodes = 0
+        self.faults = 0
+        self.exact = True
+        self.window = EpisodeWindow()
+        self.metrics: dict[str, float] = {}
+        self._clock = clock
+        lane_map = job.lane_map
+        self.ledgers = {
+            actor: Ledger(lane_map.lanes_of_actor(actor), job.env, job.agent_spec)
+            for actor in lane_map.actors_of_learner(rank)
+        }
+        config = job.config
+        self.learning = job.agent.learning(
+            config.agent,
+            job.env,
+            LearnerSettings(
+                seed=config.run.seed,
+                device=config.resources.device,
+                threads=config.resources.learner_threads,
+                compile=config.run.compile,
+                shards=lane_map.shards,
+                lanes=lane_map.lanes,
+            ),
+        )
+        self.previous_weights = self.learning.weights().copy()
+        """Those of the version before: what an actor one update behind still acts with."""
+        self._tally_buffer = tally_layout(job.agent_spec.rows, lane_map.lanes).allocate()
+        self._tally = tally_layout(job.agent_spec.rows, lane_map.lanes)
+
+    @property
+    def done(self) -> bool:
+        """The run has all its environment steps, or the return it was to stop at."""
+        run = self.job.config.run
+        if self.env_steps >= run.steps:
+            return True
+        return run.stop_return is not None and self.window.full and self.window.return_mean >= run.stop_return
+
+    def update(
+        self, trajectories: Mapping[int, Arrays], contributions: Group, tally: Group
+    ) -> Generator[Wait, None, None]:
+        """Learn from one trajectory of each of this learner's actors, in step with the other learners."""
+        self._clock.enter("learning")
+        ordered = [trajectories[actor] for actor in sorted(trajectories)]
+        staleness = self.updates - int(ordered[0]["version"][0])
+        yield from self._accept(trajectories, tally)
+        self.previous_weights[:] = self.learning.weights()
+        mine = self.job.lane_map.shards_of_learner(self.rank)
+        width = self.job.lane_map.lanes_per_shard
+        joined = join_lanes(ordered)
+        self.learning.begin(
+            {shard: cut_lanes(joined, i * width, (i + 1) * width) for i, shard in enumerate(mine)},
+            Progress(self.updates, self.env_steps, self.job.config.run.steps),
+        )
+        for step in self.learning.plan((self.job.config.run.seed, self.updates)):
+            parts = [self.learning.contribute(step, shard) for shard in mine]
+            total = yield from contributions.sum(parts)
+            self.learning.apply(step, total)
+        self.metrics = {**self.learning.finish(), "staleness": float(staleness)}
+        self.updates += 1
+        self._clock.enter("other")
+
+    def _accept(self, trajectories: Mapping[int, Arrays], tally: Group) -> Generator[Wait, None, None]:
+        """Move the ledgers on, and exchange counts and finished episodes."""
+        self._tally_buffer[:] = 0
+        mine = self._tally.views(self._tally_buffer)
+        for actor, trajectory in trajectories.items():
+            accepted = self.ledgers[actor].accept(trajectory)
+            trajectory["discounted_return"] = accepted.discounted_return
+            mine["env_steps"] += accepted.env_steps
+            mine["faults"] += accepted.faults
+            mine["inexact"] += not self.ledgers[actor].exact
+            for end in accepted.episodes:
+                mine["ended"][end.row, end.lane] = 1
+                mine["episode_return"][end.row, end.lane] = end.episode_return
+                mine["episode_length"][end.row, end.lane] = end.length
+        total = self._tally.views((yield from tally.sum([self._tally_buffer])))
+        self.env_steps += int(total["env_steps"][0])
+        self.faults += int(total["faults"][0])
+        self.exact = self.exact and not total["inexact"][0]
+        at = np.nonzero(total["ended"])
+        self.window.extend(total["episode_return"][at], total["episode_length"][at])
+        self.episodes += len(at[0])
+
+    def order(self, actor: int, pending: Arrays | None) -> Arrays:
+        """Where this actor's lanes stand, after the trajectory that is still waiting to be learnt, if there is one."""
+        ledger = self.ledgers[actor]
+        if pending is not None:
+            ledger = ledger.copy()
+            ledger.accept(pending)
+        return ledger.order()
+
+    def record(self) -> dict[str, Any]:
+        """This update's line of metrics."""
+        return {
+            "update": self.updates,
+            "env_steps": self.env_steps,
+            "episodes": self.episodes,
+            "faults": self.faults,
+            "return_mean": self.window.return_mean if len(self.window) else None,
+            "length_mean": self.window.length_mean if len(self.window) else None,
+            **self.metrics,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """What the result says of the learner's side."""
+        return {
+            "updates": self.updates,
+            "env_steps": self.env_steps,
+            "episodes": self.episodes,
+            "faults": self.faults,
+            "exact": self.exact,
+            "return_mean": self.window.return_mean if len(self.window) else None,
+            "weights_sha256": hashlib.sha256(self.learning.weights().tobytes()).hexdigest(),
+        }
+
+    def saved_ledger(self) -> Arrays:
+        """The ledgers of this learner's actors, in lane order."""
+        return join_saved([self.ledgers[actor].save() for actor in sorted(self.ledgers)])
+
+    def save(self, ledgers: list[Arrays]) -> tuple[dict[str, Arrays], dict[str, Any]]:
+        """Copies of everything a resume needs: files of arrays, and counts. ``ledgers`` are all learners', in order."""
+        arrays = {
+            "learner": {
+                **{f"agent/{name}": np.array(array) for name, array in self.learning.save().items()},
+                **{f"window/{name}": array for name, array in self.window.save().items()},
+                "previous_weights": self.previous_weights.copy(),
+            },
+            "ledger": join_saved(ledgers),
+        }
+        counts = {
+            "updates": self.updates,
+            "env_steps": self.env_steps,
+            "episodes": self.episodes,
+            "faults": self.faults,
+            "exact": self.exact,
+        }
+        return arrays, counts
+
+    def load(self, arrays: Mapping[str, Arrays], counts: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint, whatever the number of actors it was written with."""
+        self.learning.load(leaves_of(arrays["learner"], "agent/"))
+        self.window.load(leaves_of(arrays["learner"], "window/"))
+        self.previous_weights = arrays["learner"]["previous_weights"].copy()
+        for ledger in self.ledgers.values():
+            ledger.load(cut_saved(arrays["ledger"], ledger.lanes))
+        self.updates = int(counts["updates"])
+        self.env_steps = int(counts["env_steps"])
+        self.episodes = int(counts["episodes"])
+        self.faults = int(counts["faults"])
+        self.exact = bool(counts["exact"])
+
+

@@ -1,0 +1,56 @@
+"""From a config to a job: look at the environment once, choose the engine, and refuse what cannot work.
+
+Everything that can be refused is refused here, before any process starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from whorl.agents.registry import get_agent
+from whorl.config.schema import Config
+from whorl.envs.probe import EnvProbe, probe_env
+from whorl.errors import ConfigError
+from whorl.job import Job
+from whorl.trajectory.lanes import LaneMap
+from whorl.workflows.registry import get_workflow
+
+
+def prepare(config: Config, run_dir: Path, token: int) -> Job:
+    """The job of a config, with the engine chosen where the user left it open."""
+    LaneMap.from_resources(config.resources)
+    workflow = get_workflow(config.workflow.name)
+    probe = probe_env(config.env)
+    agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
+    tolerance = ("strict", "correctable", "any")
+    if tolerance.index(agent_spec.staleness) < tolerance.index(workflow.staleness):
+        raise ConfigError(
+            f"{config.agent_name} learns from fresh data only, and {workflow.name} brings stale data: "
+            f"use --workflow {get_agent(config.agent_name).workflow}"
+        )
+    engine, hosted = _place(config, probe)
+    return Job(
+        config=replace(config, engine=replace(config.engine, name=engine)),
+        env=probe.spec,
+        run_dir=run_dir,
+        token=token,
+        hosted=hosted,
+        step_time_s=probe.step_time_s,
+    )
+
+
+def _place(config: Config, probe: EnvProbe) -> tuple[str, bool]:
+    """Which engine, and whether environments get processes of their own."""
+    hosting, engine = config.env.hosting, config.engine.name
+    wants_process = hosting == "process" or (hosting == "auto" and probe.step_time_s > config.env.slow_step_s)
+    if not engine:
+        alone = config.resources.actors == 1 and config.resources.learners == 1
+        engine = "inline" if alone and not wants_process and config.workflow.name == "sync" else "local"
+    if engine == "inline":
+        if hosting == "process":
+            raise ConfigError(
+                'env.hosting = "process" needs an engine with processes, and inline has none: use --engine local'
+            )
+        return engine, False
+    return engine, wants_process

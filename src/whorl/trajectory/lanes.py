@@ -1,0 +1,73 @@
+"""Who has which lanes: the run's environments cut over actors, learners and shards, always in contiguous ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whorl.config.schema import Resources
+from whorl.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class LaneMap:
+    """How ``actors * envs_per_actor`` lanes are cut.
+
+    Shards, not learners, decide the result: learners share the shards out among themselves.
+    """
+
+    actors: int
+    envs_per_actor: int
+    learners: int
+    shards: int
+
+    @classmethod
+    def from_resources(cls, resources: Resources) -> LaneMap:
+        """Refuses numbers that do not divide, and names the nearest that do."""
+        shards = resources.shards or resources.learners
+        lanes = resources.actors * resources.envs_per_actor
+        if resources.actors % resources.learners:
+            raise ConfigError(
+                f"{resources.actors} actors cannot be shared out evenly over {resources.learners} learners: "
+                f"use --actors {_next_multiple(resources.actors, resources.learners)}"
+            )
+        if shards % resources.learners:
+            raise ConfigError(
+                f"{shards} shards cannot be shared out evenly over {resources.learners} learners: "
+                f"use --set resources.shards={_next_multiple(shards, resources.learners)}"
+            )
+        if lanes % shards:
+            raise ConfigError(
+                f"{lanes} environments cannot be cut into {shards} equal shards: "
+                f"use a number of environments that {shards} divides, such as {_next_multiple(lanes, shards)}"
+            )
+        return cls(resources.actors, resources.envs_per_actor, resources.learners, shards)
+
+    @property
+    def lanes(self) -> int:
+        return self.actors * self.envs_per_actor
+
+    def lanes_of_actor(self, actor: int) -> range:
+        """The lanes an actor steps."""
+        return range(actor * self.envs_per_actor, (actor + 1) * self.envs_per_actor)
+
+    def actors_of_learner(self, learner: int) -> range:
+        """The actors whose trajectories go to this learner."""
+        each = self.actors // self.learners
+        return range(learner * each, (learner + 1) * each)
+
+    def learner_of_actor(self, actor: int) -> int:
+        """The inverse of ``actors_of_learner``."""
+        return actor // (self.actors // self.learners)
+
+    def shards_of_learner(self, learner: int) -> range:
+        """The shards this learner contributes."""
+        each = self.shards // self.learners
+        return range(learner * each, (learner + 1) * each)
+
+    @property
+    def lanes_per_shard(self) -> int:
+        return self.lanes // self.shards
+
+
+def _next_multiple(value: int, of: int) -> int:
+    return -(-value // of) * of
