@@ -10,148 +10,147 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
+from whorl.config.layers import difference, from_plain
 from whorl.config.schema import Config
-from whorl.engines.contract import Message, RoleId
-from whorl.engines.registry import make_engine
-from whorl.errors import CheckpointError, WhorlError
+from whorl.config.toml import load_toml
+from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, CheckpointError, ConfigError
+from whorl.evaluate import Evaluation, evaluate
 from whorl.job import Job
 from whorl.policy import TrainedPolicy
 from whorl.prepare import prepare
+from whorl.resolve import config_from_keywords
+from whorl.runs.checkpoint import load_latest
+from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
-from whorl.runs.journal import Journal
-from whorl.workflows.registry import get_workflow
-
-FIRST_LEARNER = RoleId("learner", 0)
-UNLIMITED = 2**62
-STOP_TIMEOUT_S = 60.0
+from whorl.runs.result import Result
+from whorl.runs.run import Run
+from whorl.session import UNLIMITED, Session
+from whorl.signals import StopSignals
 
 
-class Session:
-    """A job on its engine: what ``Trainer`` and the command line share.
+def train(agent: str, env: str, *, run_dir: str | Path | None = None, quiet: bool = True, **settings: Any) -> Run:
+    """Train to the end and return the run. Settings are the command line's flags by name (``steps``, ``actors``,
+    ``seed``, ...) and ``set={"agent.clip": 0.1}`` for everything else."""
+    config = config_from_keywords(agent, env, settings)
+    directory = RunDirectory.create(run_dir, agent, config.env.id)
+    _drive(Session(config, directory, make_console(quiet), new=True))
+    return load(directory.path)
 
-    Roles report to it; it keeps the journal (metrics, console, counts) and passes wishes on to the first learner.
-    """
 
-    def __init__(self, config: Config, directory: RunDirectory, journal: Journal) -> None:
-        self.directory = directory
-        self.journal = journal
-        self.job = prepare(config, directory)
-        self.finished: dict[str, Any] | None = None
-        self._opened = False
-        self._limit = 0
-        self._saved: list[Mapping[str, Any]] = []
-        self._weights: np.ndarray[Any, Any] | None = None
-        workflow = get_workflow(self.job.config.workflow.name)
-        plan = workflow.plan(self.job)
-        plan.check()
-        journal.begin(self.job)
-        engine = make_engine(self.job.config.engine, log_dir=directory.path / "logs")
-        self.cluster = engine.launch(plan, self)
+def load(run_dir: str | Path) -> Run:
+    """A run that has ended: its result, its metrics, its policy."""
+    return Run.open(run_dir, load_policy)
 
-    # What roles report ------------------------------------------------------------------------------------------------
 
-    def on_message(self, message: Message) -> None:
-        """A role's message to the supervisor."""
-        body = message.body
-        match message.kind:
-            case "opened":
-                self._opened = True
-                self.journal.opened(body)
-                self.allow(self._limit)  # a restarted learner has forgotten how far it may go
-            case "metrics":
-                self.journal.record(body)
-            case "saved":
-                self._saved.append(body)
-                self.journal.saved(body)
-            case "save_failed":
-                self._saved.append(body)
-                self.journal.save_failed(body["text"])
-            case "warning":
-                self.journal.warn(body["text"])
-            case "weights":
-                self._weights = body["buffer"]
-            case "finished":
-                self.finished = body
+def run_training(config: Config, run_dir: Path | None, console: bool = True) -> int:
+    """``whorl train``: returns the exit code."""
+    directory = RunDirectory.create(run_dir, config.agent_name, config.env.id)
+    try:
+        session = Session(config, directory, make_console(not console), new=True)
+    except BaseException:
+        directory.discard_if_unused()
+        raise
+    return _exit_code(_drive(session))
 
-    def on_restart(self, role: RoleId, incarnation: int, cause: str) -> None:
-        """A process was lost and is being replaced."""
-        self.journal.restarted(role, incarnation, cause)
 
-    # What the driver wishes -------------------------------------------------------------------------------------------
+def resume_training(run_dir: Path, *, steps: int | None = None, console: bool = True, **changes: Any) -> int:
+    """``whorl resume``: returns the exit code."""
+    directory = RunDirectory.open(run_dir)
+    config = resumed_config(stored_config(directory), steps, changes)
+    return _exit_code(_drive(Session(config, directory, make_console(not console), new=False)))
 
-    def allow(self, updates: int) -> None:
-        """Let the run go on to this many updates."""
-        self._limit = updates
-        if self._opened:
-            self.cluster.send(FIRST_LEARNER, "limit", {"updates": updates})
 
-    def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Supervise until the condition holds or the run has finished."""
+def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -> Config:
+    """The stored config with more steps, or with its environments shared out differently."""
+    resources = replace(stored.resources, **{k: v for k, v in changes.items() if v is not None and k != "engine"})
+    config = replace(stored, resources=resources)
+    if steps is not None:
+        config = replace(config, run=replace(config.run, steps=steps))
+    if changes.get("engine"):
+        config = replace(config, engine=replace(config.engine, name=changes["engine"]))
+    before, after = stored.resources, resources
+    if after.actors * after.envs_per_actor != before.actors * before.envs_per_actor:
+        raise ConfigError(
+            f"the run has {before.actors * before.envs_per_actor} environments and cannot go on with "
+            f"{after.actors * after.envs_per_actor}: keep actors times envs-per-actor the same"
+        )
+    return config
 
-        def enough() -> bool:
-            self.journal.show(self.cluster)
-            return until() or self.finished is not None
 
-        self.cluster.run(enough, timeout_s)
+def load_policy(run_dir: Path) -> TrainedPolicy:
+    """The policy of a run's newest checkpoint."""
+    directory = RunDirectory.open(run_dir)
+    job = _job_of(directory)
+    checkpoint = load_latest(directory.checkpoints)
+    if checkpoint is None:
+        raise CheckpointError(f"{run_dir}: no checkpoint yet; `whorl resume {run_dir}` trains it")
+    return TrainedPolicy(job, checkpoint.arrays["learner"]["weights"])
 
-    def save(self) -> Path:
-        """Write a checkpoint now, between updates."""
-        self._saved.clear()
-        self.cluster.send(FIRST_LEARNER, "save")
-        self.run(lambda: bool(self._saved), STOP_TIMEOUT_S)
-        outcome = self._saved[-1] if self._saved else {"text": "no answer from the learner"}
-        if "path" not in outcome:
-            raise CheckpointError(f"the checkpoint was not written: {outcome['text']}")
-        return Path(outcome["path"])
 
-    def stop(self) -> None:
-        """Save at the boundary and end the learners."""
-        for learner in range(self.job.lane_map.learners):
-            self.cluster.send(RoleId("learner", learner), "stop")
-        self.run(lambda: False, STOP_TIMEOUT_S)
-        if self.finished is None:
-            raise WhorlError(f"the learner did not stop within {STOP_TIMEOUT_S:g} s; the last checkpoint is intact")
+def evaluate_run(run_dir: Path, *, episodes: int, seed: int = 0, video: bool = False) -> Evaluation:
+    """``whorl eval``."""
+    policy = load_policy(run_dir)
+    return evaluate(policy, episodes, seed=seed, video=Path(run_dir) / "video.mp4" if video else None)
 
-    def policy(self) -> TrainedPolicy:
-        """The policy as it is now."""
-        self._weights = None
-        self.cluster.send(FIRST_LEARNER, "weights")
-        self.run(lambda: self._weights is not None, STOP_TIMEOUT_S)
-        if self._weights is None:
-            raise WhorlError(f"the learner did not send its weights within {STOP_TIMEOUT_S:g} s")
-        return TrainedPolicy(self.job, self._weights)
 
-    def close(self) -> None:
-        """End every process."""
-        self.cluster.close()
+def stored_config(directory: RunDirectory) -> Config:
+    """The config a run directory holds."""
+    from whorl.agents.registry import get_agent
+
+    plain = load_toml(directory.config)
+    name = plain.get("agent", {}).get("name")
+    if not isinstance(name, str):
+        raise BadInputError(f"{directory.config}: names no agent")
+    return from_plain(get_agent(name).config, plain, str(directory.config))
+
+
+def _job_of(directory: RunDirectory) -> Job:
+    return prepare(stored_config(directory), directory.path, token=0)
+
+
+def _drive(session: Session) -> Result:
+    """Run to the end, or to a signal; always leaves a result and no process."""
+    with StopSignals() as signals:
+        try:
+            session.allow(UNLIMITED)
+            session.run(lambda: signals.received is not None)
+            if session.finished is None:
+                session.stop()
+        except BaseException as error:
+            session.finish("failed", error)
+            raise
+        complete = session.finished is not None and session.finished["complete"]
+        return session.finish("completed" if complete else "preempted")
+
+
+def _exit_code(result: Result) -> int:
+    return EXIT_PREEMPTED if result.status == "preempted" else EXIT_DONE
 
 
 class Trainer:
-    """A run under your own loop. Settings are the command line's flags by name, and ``set={"agent.clip": 0.1}``."""
+    """A run under your own loop. Settings as for ``whorl.train``. A context manager: leaving it closes the run."""
 
-    def __init__(
-        self,
-        agent: str,
-        env: str,
-        *,
-        run_dir: str | Path | None = None,
-        set: Mapping[str, Any] | None = None,  # noqa: A002 - the name of the flag
-        **flags: Any,
-    ) -> None:
-        from whorl.resolve import resolve_config
-
-        config = resolve_config(agent, env, flags=flags, sets=set or {})
+    def __init__(self, agent: str, env: str, *, run_dir: str | Path | None = None, **settings: Any) -> None:
+        config = config_from_keywords(agent, env, settings)
         directory = RunDirectory.create(run_dir, agent, config.env.id)
-        self._session = Session(config, directory, Journal(directory))
-        self._started = time.monotonic()
-        self._closed = False
+        self._begin(config, directory, make_console(quiet=True), new=True)
+
+    @classmethod
+    def resume(cls, run_dir: str | Path, *, steps: int | None = None) -> Trainer:
+        """Go on with a run that was stopped."""
+        directory = RunDirectory.open(run_dir)
+        trainer = cls.__new__(cls)
+        trainer._begin(
+            resumed_config(stored_config(directory), steps, {}), directory, make_console(quiet=True), new=False
+        )
+        return trainer
+
+    def _begin(self, config: Config, directory: RunDirectory, console: Console, new: bool) -> None:
+        self._session = Session(config, directory, console, new=new)
 
     @property
     def path(self) -> Path:
@@ -190,22 +189,18 @@ class Trainer:
 
     def evaluate(self, episodes: int = 10) -> dict[str, Any]:
         """Play whole episodes greedily in fresh environments; returns mean return and length."""
-        from whorl.evaluate import evaluate
-
         return evaluate(self.policy(), episodes).summary()
 
     def close(self) -> None:
         """Save, end every process and write the result. Closing twice is fine."""
-        if self._closed:
-            return
-        self._closed = True
         try:
             if self._session.finished is None:
                 self._session.stop()
-        finally:
-            self._session.close()
-            self._session.journal.finish(self._session.finished, "stopped")
-            self._session.directory.close()
+        except BaseException as error:
+            self._session.finish("failed", error)
+            raise
+        complete = self._session.finished is not None and self._session.finished["complete"]
+        self._session.finish("completed" if complete else "stopped")
 
     def __enter__(self) -> Self:
         return self
@@ -214,4 +209,4 @@ class Trainer:
         self.close()
 
 
-__all__ = ["Job", "Session", "Trainer"]
+__all__ = ["Run", "Trainer", "difference", "load", "train"]

@@ -1,0 +1,207 @@
+"""The journal of a run: takes in what roles report, writes the metrics, shows the console, and makes the result."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from whorl.engines.contract import Cluster, RoleId
+from whorl.job import Job
+from whorl.runs.console import Console
+from whorl.runs.directory import RunDirectory
+from whorl.runs.metrics import MetricsSink, MetricsWriter
+from whorl.runs.result import Result, Staleness, Status, Transitions
+from whorl.runs.status import RunStatus
+
+WARM_UP_UPDATES = 2
+"""Left out of the steady-state rate: start-up, and compilation where there is any."""
+RATE_WINDOW = 50
+SHOWN_WARNINGS = 20
+
+
+class Journal:
+    """Counts, rates and warnings of one session of a run."""
+
+    def __init__(self, directory: RunDirectory, job: Job, console: Console) -> None:
+        self.directory = directory
+        self.last: dict[str, Any] = {}
+        """The newest update's metrics."""
+        self.updates = 0
+        self.env_steps = 0
+        self._job = job
+        self._console = console
+        self._started = time.monotonic()
+        self._sinks: list[MetricsSink] = [MetricsWriter(directory.metrics)]
+        if job.config.run.tensorboard:
+            from whorl.runs.tensorboard import TensorBoardWriter
+
+            self._sinks.append(TensorBoardWriter(directory.path / "tensorboard"))
+        self._recent: deque[tuple[float, int, int]] = deque(maxlen=RATE_WINDOW)
+        self._steady_from: tuple[float, int] | None = None
+        self._records_since_open = 0
+        self._history: list[tuple[int, float]] = []
+        self._staleness: dict[int, int] = {}
+        self._warnings: list[str] = []
+        self._restarts = 0
+        self._failed_saves = 0
+        self._checkpoint: tuple[int, float] | None = None
+        self._opened: Mapping[str, Any] = {}
+        self._env_steps_at_start: int | None = None
+
+    def opened(self, body: Mapping[str, Any]) -> None:
+        """The learner has started, at update 0 or from a checkpoint. What was written beyond it is taken back."""
+        self._opened = body
+        self.updates, self.env_steps = int(body["updates"]), int(body["env_steps"])
+        if self._env_steps_at_start is None:
+            self._env_steps_at_start = self.env_steps
+        writer = self._sinks[0]
+        assert isinstance(writer, MetricsWriter)
+        writer.truncate_after(self.updates)
+        self._history = [entry for entry in self._history if entry[0] <= self.env_steps]
+        self._records_since_open = 0
+        for text in body["warnings"]:
+            self.warn(text)
+
+    def record(self, body: dict[str, Any]) -> None:
+        """An update's metrics."""
+        at = float(body.pop("time"))
+        steps = int(body["env_steps"]) - self.env_steps
+        self.updates, self.env_steps = int(body["update"]), int(body["env_steps"])
+        self._records_since_open += 1
+        self._recent.append((at, self.env_steps, self.updates))
+        if self._steady_from is None and self._records_since_open == WARM_UP_UPDATES:
+            self._steady_from = (at, self.env_steps)
+        staleness = int(body["staleness"])
+        self._staleness[staleness] = self._staleness.get(staleness, 0) + steps
+        if body["return_mean"] is not None:
+            self._history.append((self.env_steps, float(body["return_mean"])))
+        self.last = {**body, "env_steps_per_s": self._rate(1), "wall_s": at - self._started}
+        for sink in self._sinks:
+            sink.write(self.last)
+
+    def saved(self, body: Mapping[str, Any]) -> None:
+        """A checkpoint was written and verified."""
+        self._checkpoint = (int(body["update"]), time.monotonic())
+
+    def save_failed(self, text: str) -> None:
+        """A checkpoint could not be written; training goes on and the next interval tries again."""
+        self._failed_saves += 1
+        self.warn(f"checkpoint not saved, the one before is kept: {text}")
+
+    def warn(self, text: str) -> None:
+        """Something the user should know."""
+        self._warnings = [*self._warnings, text][-SHOWN_WARNINGS:]
+
+    def restarted(self, role: RoleId, incarnation: int, cause: str) -> None:
+        """A process was lost."""
+        self._restarts += 1
+        self.warn(f"{role} was lost ({cause}) and is replaced (incarnation {incarnation})")
+
+    def show(self, cluster: Cluster) -> None:
+        """Draw, if it is time to."""
+        self._console.update(self.status(cluster))
+
+    def status(self, cluster: Cluster) -> RunStatus:
+        """A snapshot for people."""
+        config = self._job.config
+        means = [value for _, value in self._history]
+        total = max(1, sum(self._staleness.values()))
+        return RunStatus(
+            agent=config.agent_name,
+            env=config.env.id,
+            workflow=config.workflow.name,
+            engine=config.engine.name,
+            exact=bool(self._opened.get("exact", True)),
+            env_steps=self.env_steps,
+            total_env_steps=config.run.steps,
+            updates=self.updates,
+            episodes=int(self.last.get("episodes", 0)),
+            elapsed_s=time.monotonic() - self._started,
+            env_steps_per_s=self._rate(1),
+            updates_per_s=self._rate(2),
+            return_mean=means[-1] if means else math.nan,
+            return_best=max(means) if means else math.nan,
+            return_history=tuple(self._history),
+            staleness_mean=sum(value * count for value, count in self._staleness.items()) / total,
+            staleness_max=max(self._staleness, default=0),
+            time_share=cluster.time_shares(),
+            restarts=self._restarts,
+            failed_saves=self._failed_saves,
+            checkpoint_update=self._checkpoint[0] if self._checkpoint else None,
+            checkpoint_age_s=time.monotonic() - self._checkpoint[1] if self._checkpoint else None,
+            warnings=tuple(self._warnings),
+            phase="" if self._records_since_open else "starting",
+        )
+
+    def finish(
+        self, status: Status, finished: Mapping[str, Any] | None, cluster: Cluster | None, error: str | None = None
+    ) -> Result:
+        """Write ``result.json`` and show the end."""
+        summary = {**self._opened, **(finished or {})}
+        config = self._job.config
+        result = Result(
+            status=status,
+            agent=config.agent_name,
+            env=config.env.id,
+            workflow=config.workflow.name,
+            engine=config.engine.name,
+            env_steps=int(summary.get("env_steps", 0)),
+            updates=int(summary.get("updates", 0)),
+            episodes=int(summary.get("episodes", 0)),
+            return_mean=summary.get("return_mean"),
+            wall_s=time.monotonic() - self._started,
+            env_steps_per_s=self._steady_rate(),
+            weights_sha256=str(summary.get("weights_sha256", "")),
+            exact=bool(summary.get("exact", False)),
+            staleness=self._staleness_summary(),
+            transitions=self._transitions(summary, cluster),
+            time_share=cluster.time_shares() if cluster else {},
+            resources=cluster.resources() if cluster else {},
+            restarts=cluster.restarts if cluster else {},
+            error=error,
+            failed_saves=self._failed_saves,
+            seed=config.run.seed,
+        )
+        for sink in self._sinks:
+            sink.close()
+        result.write(self.directory.result)
+        if cluster is not None:
+            self._console.finish(self.status(cluster), result, self.directory.path)
+        self._console.close()
+        return result
+
+    def _rate(self, column: int) -> float:
+        if len(self._recent) < 2:
+            return 0.0
+        first, last = self._recent[0], self._recent[-1]
+        return (last[column] - first[column]) / max(1e-9, last[0] - first[0])
+
+    def _steady_rate(self) -> float | None:
+        if self._steady_from is None or not self._recent or self._recent[-1][1] <= self._steady_from[1]:
+            return None
+        at, env_steps = self._steady_from
+        return (self._recent[-1][1] - env_steps) / max(1e-9, self._recent[-1][0] - at)
+
+    def _staleness_summary(self) -> Staleness:
+        total = sum(self._staleness.values())
+        if not total:
+            return Staleness()
+        mean = sum(value * count for value, count in self._staleness.items()) / total
+        seen, p99 = 0, 0
+        for value in sorted(self._staleness):
+            seen += self._staleness[value]
+            if seen >= 0.99 * total:
+                p99 = value
+                break
+        return Staleness(mean=mean, p99=float(p99), max=max(self._staleness))
+
+    def _transitions(self, summary: Mapping[str, Any], cluster: Cluster | None) -> Transitions:
+        """Of the whole run: what earlier sessions used counts as collected, too."""
+        used, lost = int(summary.get("env_steps", 0)), int(summary.get("lost", 0))
+        collected = (self._env_steps_at_start or 0) + (cluster.counted("actor") if cluster else 0)
+        return Transitions(
+            collected=collected, used=used, lost=lost, in_flight=collected - used - lost, dropped=0, reused=0
+        )

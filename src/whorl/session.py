@@ -1,0 +1,141 @@
+"""A session: a job running on its engine, between the driver's wishes and the roles' reports.
+
+``Trainer`` (the user's own loop) and ``train`` (to the end) both drive one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from whorl.config.layers import dump_toml
+from whorl.config.schema import Config
+from whorl.engines.contract import Cluster, Message, RoleId
+from whorl.engines.registry import make_engine
+from whorl.errors import CheckpointError, WhorlError
+from whorl.journal import Journal
+from whorl.policy import TrainedPolicy
+from whorl.prepare import prepare
+from whorl.runs.console import Console
+from whorl.runs.directory import RunDirectory
+from whorl.runs.result import Result, Status
+from whorl.runs.status import one_line
+from whorl.types import Array
+from whorl.workflows.registry import get_workflow
+
+FIRST_LEARNER = RoleId("learner", 0)
+UNLIMITED = 2**62
+ANSWER_TIMEOUT_S = 60.0
+
+
+class Session:
+    """Holds the run directory's lock, the cluster and the journal. ``close`` ends every process, always."""
+
+    def __init__(self, config: Config, directory: RunDirectory, console: Console, *, new: bool) -> None:
+        self.directory = directory
+        self.finished: Mapping[str, Any] | None = None
+        self._opened = False
+        self._limit = 0
+        self._saves: list[Mapping[str, Any]] = []
+        self._weights: Array | None = None
+        self._result: Result | None = None
+        self._lock = directory.lock()
+        try:
+            self.job = prepare(config, directory.path, self._lock.token)
+            plan = get_workflow(self.job.config.workflow.name).plan(self.job)
+            plan.check()
+            if new:
+                directory.write_config(dump_toml(self.job.config))
+            self.journal = Journal(directory, self.job, console)
+            engine = make_engine(self.job.config.engine, self.job.config.resources, directory.logs)
+            self.cluster: Cluster = engine.launch(plan, self)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    # What roles report ------------------------------------------------------------------------------------------------
+
+    def on_message(self, message: Message) -> None:
+        """A role's message to the supervisor."""
+        body = message.body
+        match message.kind:
+            case "opened":
+                self._opened = True
+                self.journal.opened(body)
+                self.allow(self._limit)  # a restarted learner has forgotten how far it may go
+            case "metrics":
+                self.journal.record(body)
+            case "saved":
+                self._saves.append(body)
+                self.journal.saved(body)
+            case "save_failed":
+                self._saves.append(body)
+                self.journal.save_failed(body["text"])
+            case "warning":
+                self.journal.warn(body["text"])
+            case "weights":
+                self._weights = body["buffer"]
+            case "finished":
+                self.finished = body
+
+    def on_restart(self, role: RoleId, incarnation: int, cause: str) -> None:
+        """A process was lost and is being replaced."""
+        self.journal.restarted(role, incarnation, cause)
+
+    # What the driver wishes -------------------------------------------------------------------------------------------
+
+    def allow(self, updates: int) -> None:
+        """Let the run go on to this many updates."""
+        self._limit = updates
+        if self._opened:
+            self.cluster.send(FIRST_LEARNER, "limit", {"updates": updates})
+
+    def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Supervise until the condition holds or the run has finished."""
+
+        def enough() -> bool:
+            self.journal.show(self.cluster)
+            return until() or self.finished is not None
+
+        self.cluster.run(enough, timeout_s)
+
+    def save(self) -> Path:
+        """Write a checkpoint now, between updates."""
+        self._saves.clear()
+        self.cluster.send(FIRST_LEARNER, "save")
+        self.run(lambda: bool(self._saves), ANSWER_TIMEOUT_S)
+        outcome = self._saves[-1] if self._saves else {"text": "no answer from the learner"}
+        if "path" not in outcome:
+            raise CheckpointError(f"the checkpoint was not written: {outcome['text']}")
+        return Path(outcome["path"])
+
+    def stop(self) -> None:
+        """Save at the boundary and end the learners."""
+        for learner in range(self.job.lane_map.learners):
+            self.cluster.send(RoleId("learner", learner), "stop")
+        self.run(lambda: False, ANSWER_TIMEOUT_S)
+        if self.finished is None:
+            raise WhorlError(f"the learner did not stop within {ANSWER_TIMEOUT_S:g} s; the last checkpoint is intact")
+
+    def policy(self) -> TrainedPolicy:
+        """The policy as it is now."""
+        self._weights = None
+        self.cluster.send(FIRST_LEARNER, "weights")
+        self.run(lambda: self._weights is not None, ANSWER_TIMEOUT_S)
+        if self._weights is None:
+            raise WhorlError(f"the learner did not send its weights within {ANSWER_TIMEOUT_S:g} s")
+        return TrainedPolicy(self.job, self._weights)
+
+    # How it ends ------------------------------------------------------------------------------------------------------
+
+    def finish(self, status: Status, error: BaseException | None = None) -> Result:
+        """End every process and write the result. Finishing twice gives the first result again."""
+        if self._result is None:
+            try:
+                text = None if error is None else one_line(str(error) or repr(error), 500)
+                self._result = self.journal.finish(status, self.finished, self.cluster, text)
+            finally:
+                self.cluster.close()
+                self._lock.close()
+        return self._result
