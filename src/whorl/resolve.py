@@ -30,7 +30,8 @@ def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (),
     agent_name = _named_in(file, "agent", "name") if agent is None else agent
     _refuse_unknown("agent", agent_name, agent_names())
     found = get_agent(agent_name)
-    preset = find_preset(agent_name, _last_env_id(given) or _named_in(file, "env", "id"))
+    env_id = _last_env_id(given)
+    preset = find_preset(agent_name, _named_in(file, "env", "id") if env_id is None else env_id)
     config = resolve(agent_name, found.config, preset=preset.layer if preset else None, file=file, given=given)
     return _completed(config, found.workflow)
 

@@ -17,6 +17,7 @@ from whorl import __version__
 from whorl.errors import EXIT_DONE, EXIT_FAILED, BadInputError, WhorlError
 
 EXIT_INTERRUPTED = 130
+_LONGEST_LINE = 1000
 
 
 class Command(NamedTuple):
@@ -65,13 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: list[str]) -> int:
     position = next((index for index, argument in enumerate(arguments) if argument[:1] != "-"), len(arguments))
     before, rest = arguments[:position], arguments[position:]
+    from whorl.cli.parser import Parser
+
+    own_parser = Parser("whorl", "Scalable reinforcement learning for real environments.")
+    _configure(own_parser)
+    own_parser.parse_strictly(before)
     if not rest:
-        return _without_command(before)
+        own_parser.print_help()
+        return EXIT_DONE
     name = rest[0]
     if name not in COMMANDS:
         _refuse_command(name)
-    from whorl.cli.parser import Parser
-
     command = COMMANDS[name]
     module = import_module(command.module)
     parser = Parser(f"whorl {name}", command.summary)
@@ -80,11 +85,9 @@ def _dispatch(arguments: list[str]) -> int:
     return code
 
 
-def _without_command(options: list[str]) -> int:
-    from whorl.cli.parser import Parser
-
+def _configure(parser: argparse.ArgumentParser) -> None:
+    """What ``whorl`` takes before a command, and the list of commands."""
     width = max(map(len, COMMANDS))
-    parser = Parser("whorl", "Scalable reinforcement learning for real environments.")
     parser.usage = "whorl COMMAND ..."
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--version", action="version", version=f"whorl {__version__}")
@@ -96,9 +99,6 @@ def _without_command(options: list[str]) -> int:
             "whorl COMMAND --help says more. To begin: whorl train ppo CartPole-v1",
         ]
     )
-    parser.parse_strictly(options)
-    parser.print_help()
-    return EXIT_DONE
 
 
 def _refuse_command(name: str) -> NoReturn:
@@ -110,7 +110,7 @@ def _refuse_command(name: str) -> NoReturn:
 
 def _complain(message: str, code: int) -> int:
     """One line on stderr, whatever the message holds."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in message).split())
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in message[:_LONGEST_LINE]).split())
     print(f"whorl: {line}", file=sys.stderr)
     return code
 

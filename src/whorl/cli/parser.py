@@ -31,19 +31,19 @@ class Parser(argparse.ArgumentParser):
 
     def parse_strictly(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Options and positionals in any order; whatever is left over is refused with the nearest option."""
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        for argument in arguments:
+            # First of all, since a misspelt option also looks like a missing or a surplus argument.
+            name = argument.partition("=")[0]
+            if name == "--":
+                break
+            if name.startswith("--") and name not in known:
+                suggestion = did_you_mean(nearest(name, known)) or f"; see {self.prog} --help"
+                raise BadInputError(f"unknown option {name}{suggestion}")
         namespace, extras = self.parse_known_intermixed_args(arguments)
-        unknown = next((extra for extra in extras if extra.startswith("-")), None)
-        if unknown is not None:
-            self.refuse_option(unknown)
         if extras:
             self.error(f"unexpected argument {extras[0]!r}")
         return namespace
-
-    def refuse_option(self, option: str) -> NoReturn:
-        """Refuse an option that does not exist."""
-        name = option.partition("=")[0]
-        suggestion = did_you_mean(nearest(name, (known for known in self._option_string_actions if known[:2] == "--")))
-        raise BadInputError(f"unknown option {name}{suggestion or f'; see {self.prog} --help'}")
 
 
 def add_setting_flags(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +87,9 @@ def one_of(text: str, choices: Iterable[str], what: str) -> str:
     """A choice, or a refusal with the nearest one."""
     names = list(choices)
     if text not in names:
-        raise BadInputError(f"{what}: expected one of {', '.join(names)}; got {text!r}{did_you_mean(nearest(text, names))}")
+        raise BadInputError(
+            f"{what}: expected one of {', '.join(names)}; got {text!r}{did_you_mean(nearest(text, names))}"
+        )
     return text
 
 

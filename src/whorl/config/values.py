@@ -35,9 +35,9 @@ def check(kind: Kind, value: Any, where: str) -> Any:
         case "choice" if not isinstance(value, (bool, float)) and value in kind.choices:
             checked = value
         case "list" if isinstance(value, (list, tuple)) and kind.item is not None:
-            checked = tuple(check(kind.item, item, f"{where}[{index}]") for index, item in enumerate(value))
+            checked = tuple(check(kind.item, item, f"item {index} of {where}") for index, item in enumerate(value))
         case "table" if isinstance(value, Mapping):
-            checked = {key: _free_value(item, f"{where}.{key}", 1) for key, item in value.items()}
+            checked = {key: _free_value(item, f"{key} of {where}", 1) for key, item in value.items()}
         case _:
             raise ConfigError(f"{where}: expected {kind}; got {_shown(value)}{_hint(kind, value)}")
     _check_range(kind, checked, where)
@@ -131,13 +131,13 @@ def _as_float(value: float, where: str) -> float:
 
 def _free_value(value: Any, where: str, depth: int) -> Any:
     if depth > _MAX_DEPTH:
-        raise ConfigError(f"{where[:60]}: nested more than {_MAX_DEPTH} deep")
+        raise ConfigError(f"{where}: nested more than {_MAX_DEPTH} deep")
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise ConfigError(f"{where}: keys must be text")
-        return {key: _free_value(item, f"{where}.{key}", depth + 1) for key, item in value.items()}
+        return {key: _free_value(item, f"{key} of {where}", depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_free_value(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return [_free_value(item, f"item {index} of {where}", depth + 1) for index, item in enumerate(value)]
     if isinstance(value, bool):
         return value
     if isinstance(value, float):
