@@ -48,7 +48,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path) -> list[tuple[str, Any]]:
         },
         "whorl.runs.plot": {"plot_runs": note("plot_runs", tmp_path / "curve.png")},
         "whorl.export": {"export_run": note("export_run", tmp_path / "policy.onnx")},
-        "whorl.bench": {"run_bench": note("run_bench", 0)},
+        "whorl.bench": {"main": note("bench", 0)},
     }
     for name, members in parts.items():
         module = ModuleType(name)

@@ -78,8 +78,8 @@ def test_commands_call_their_parts(whorl, calls, tmp_path):
     assert calls[-1] == ("plot_runs", (([Path("a"), Path("b")], Path("c.png")), {}))
     assert whorl("export", "r", "--to", "onnx")[1] == f"{tmp_path / 'policy.onnx'}\n"
     assert calls[-1] == ("export_run", ((Path("r"), "onnx", None), {}))
-    assert whorl("bench", "cartpole")[0] == 0
-    assert calls[-1] == ("run_bench", ((["cartpole"], None), {}))
+    assert whorl("bench", "ppo", "--repeats", "5")[0] == 0
+    assert calls[-1] == ("bench", ((["ppo"], 5, None), {}))
 
 
 def test_check_env_prints_facts_and_findings(whorl, calls):

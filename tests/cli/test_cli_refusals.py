@@ -46,6 +46,7 @@ BAD_INPUT = [
     (("export", "x"), "arguments are required: --to"),
     (("export", "x", "--to", "onx"), "--to: expected one of onnx, torchscript; got 'onx'; did you mean onnx?"),
     (("list", "agent"), "did you mean agents?"),
+    (("bench", "--repeats", "0"), "--repeats: expected an integer, at least 1; got 0"),
     (("plot",), "arguments are required: RUN_DIR"),
     (("check-env", "X-v0", "--set", "agent.clip=1"), "there is no such setting"),
     (("check-env", "X-v0", "--set", "env.hosting=proces"), "did you mean process?"),
