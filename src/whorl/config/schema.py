@@ -114,6 +114,8 @@ class RunConfig:
 class Config:
     """A run, fully resolved."""
 
+    agent_name: str
+    """Which agent; ``[agent] name`` in a file."""
     agent: Any
     """The agent's own settings: see the page of each agent."""
     env: EnvConfig = field(default_factory=EnvConfig)

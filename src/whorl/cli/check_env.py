@@ -1,0 +1,30 @@
+"""``whorl check-env ENV``."""
+
+from __future__ import annotations
+
+import argparse
+
+from whorl.cli.parser import add_set_option
+from whorl.cli.table import print_table
+from whorl.errors import EXIT_DONE, EXIT_FAILED
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("env", metavar="ENV", help="An environment: a Gymnasium id, or module:Env-v0.")
+    add_set_option(parser, "A setting of the environment: --set env.kwargs.gravity=9.8. May be repeated.")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check the environment; 0 when it is good, 1 when something is wrong with it."""
+    from whorl.envs.check import check_env
+    from whorl.resolve import env_config_from
+
+    report = check_env(env_config_from(arguments.env, arguments.assignments))
+    print_table(report.facts)
+    for finding in report.findings:
+        print(f"\nwrong: {finding.what}\n  where: {finding.where}\n  mend:  {finding.mend}")
+    if report.facts or report.findings:
+        print()
+    print(f"{arguments.env}: {'good' if report.ok else 'not fit for training yet'}")
+    return EXIT_DONE if report.ok else EXIT_FAILED

@@ -1,0 +1,36 @@
+"""``whorl eval RUN_DIR``."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from pathlib import Path
+
+from whorl.cli.parser import natural_number, positive_integer
+from whorl.errors import EXIT_DONE
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="The directory of the run.")
+    parser.add_argument("--episodes", metavar="N", default="10", help="Episodes to play. Default: 10.")
+    parser.add_argument("--seed", metavar="N", default="0", help="Seed of the episodes. Default: 0.")
+    parser.add_argument("--video", action="store_true", help="Also film the first episode (needs whorl[video]).")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Play the episodes and print what they returned."""
+    episodes = positive_integer(arguments.episodes, "--episodes")
+    seed = natural_number(arguments.seed, "--seed")
+    from whorl.trainer import evaluate_run
+
+    evaluation = evaluate_run(arguments.run_dir, episodes=episodes, seed=seed, video=arguments.video)
+    returns, lengths = list(evaluation.returns), list(evaluation.lengths)
+    print(
+        f"{len(returns)} episodes: return mean {statistics.fmean(returns):.2f}, "
+        f"standard deviation {statistics.pstdev(returns):.2f}, min {min(returns):.2f}, max {max(returns):.2f}; "
+        f"length mean {statistics.fmean(lengths):.1f}"
+    )
+    if evaluation.video is not None:
+        print(f"film: {evaluation.video}")
+    return EXIT_DONE

@@ -1,0 +1,119 @@
+"""The ``whorl`` command: finds the command's module, runs it, and turns every error into one line and an exit code.
+
+A command is a module with ``configure(parser)`` and ``run(arguments) -> exit code``, imported only when it is called,
+so that help stays quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple, NoReturn
+
+from whorl import __version__
+from whorl.errors import EXIT_DONE, EXIT_FAILED, BadInputError, WhorlError
+
+EXIT_INTERRUPTED = 130
+_LONGEST_LINE = 1000
+
+
+class Command(NamedTuple):
+    """Where a command lives, and one line about it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "train": Command("whorl.cli.train", "Train an agent on an environment, or from a TOML file."),
+    "resume": Command("whorl.cli.resume", "Go on with a run that was stopped, exactly where it was."),
+    "eval": Command("whorl.cli.evaluate", "Let a trained policy act, and report its returns."),
+    "plot": Command("whorl.cli.plot", "Draw the learning curves of one or more runs."),
+    "export": Command("whorl.cli.export", "Write a trained policy as ONNX or TorchScript."),
+    "list": Command("whorl.cli.listing", "List agents, envs, workflows, engines or presets."),
+    "check-env": Command("whorl.cli.check_env", "Say what is wrong with an environment, or how fast and exact it is."),
+    "doctor": Command("whorl.cli.doctor", "Look at this machine and say what works and what is missing."),
+    "bench": Command("whorl.cli.bench", "Measure speed here, beside a peer."),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader has gone; without this Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return _complain("interrupted", EXIT_INTERRUPTED)
+    except Exception as error:
+        if "--debug" in arguments:
+            import traceback
+
+            traceback.print_exc()
+        if isinstance(error, WhorlError):
+            return _complain(f"error: {error}", error.exit_code)
+        return _complain(f"error: unexpected {type(error).__name__}: {error}; run again with --debug", EXIT_FAILED)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    position = next((index for index, argument in enumerate(arguments) if argument[:1] != "-"), len(arguments))
+    before, rest = arguments[:position], arguments[position:]
+    from whorl.cli.parser import Parser
+
+    own_parser = Parser("whorl", "Scalable reinforcement learning for real environments.")
+    _configure(own_parser)
+    own_parser.parse_strictly(before)
+    if not rest:
+        own_parser.print_help()
+        return EXIT_DONE
+    name = rest[0]
+    if name not in COMMANDS:
+        _refuse_command(name)
+    command = COMMANDS[name]
+    module = import_module(command.module)
+    parser = Parser(f"whorl {name}", command.summary)
+    module.configure(parser)
+    code: int = module.run(parser.parse_strictly([*before, *rest[1:]]))
+    return code
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    """What ``whorl`` takes before a command, and the list of commands."""
+    width = max(map(len, COMMANDS))
+    parser.usage = "whorl COMMAND ..."
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--version", action="version", version=f"whorl {__version__}")
+    parser.epilog = "\n".join(
+        [
+            "commands:",
+            *(f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()),
+            "",
+            "whorl COMMAND --help says more. To begin: whorl train ppo CartPole-v1",
+        ]
+    )
+
+
+def _refuse_command(name: str) -> NoReturn:
+    from whorl.config.suggest import did_you_mean, nearest
+
+    end = did_you_mean(nearest(name, COMMANDS)) or f"; there are {', '.join(COMMANDS)}"
+    raise BadInputError(f"there is no command {name!r}{end}")
+
+
+def _complain(message: str, code: int) -> int:
+    """One line on stderr, whatever the message holds."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in message[:_LONGEST_LINE]).split())
+    print(f"whorl: {line}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

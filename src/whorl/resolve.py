@@ -1,0 +1,92 @@
+"""From what a user asked for to a resolved ``Config``: looks up the agent and its preset, and merges all layers.
+
+The command line and the Python interface both come through here, so that they mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from whorl.config.layers import Layer, resolve
+from whorl.config.parse import Given, build, given_by_keywords, given_by_text
+from whorl.config.presets import find_preset
+from whorl.config.schema import Config, EnvConfig
+from whorl.config.suggest import did_you_mean, nearest
+from whorl.config.toml import load_toml
+from whorl.errors import ConfigError
+
+
+def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (), file: Layer | None = None) -> Config:
+    """The config of an agent and an environment, or of a file that names both, with flags and ``--set`` on top."""
+    from whorl.agents.registry import agent_names, get_agent
+
+    given = [*([] if env is None else [Given("env.id", env, "ENV")]), *given]
+    for item in given:
+        if item.name == "agent.name":
+            raise ConfigError(f"{item.where}: the agent is not a setting; name it first, as in: whorl train AGENT ENV")
+    agent_name = _named_in(file, "agent", "name") if agent is None else agent
+    _refuse_unknown("agent", agent_name, agent_names())
+    found = get_agent(agent_name)
+    env_id = _last_env_id(given)
+    preset = find_preset(agent_name, _named_in(file, "env", "id") if env_id is None else env_id)
+    config = resolve(agent_name, found.config, preset=preset.layer if preset else None, file=file, given=given)
+    return _completed(config, found.workflow)
+
+
+def config_from_file(path: Path, given: Iterable[Given] = ()) -> Config:
+    """The config of a TOML file, with flags and ``--set`` on top."""
+    return config_from(None, None, given, Layer(str(path), load_toml(path)))
+
+
+def config_from_keywords(agent: str, env: str, keywords: Mapping[str, Any]) -> Config:
+    """The config of ``whorl.train(agent, env, **keywords)``."""
+    return config_from(agent, env, given_by_keywords(keywords))
+
+
+def env_config_from(env: str, assignments: Iterable[str] = ()) -> EnvConfig:
+    """The settings of an environment alone, from its id and ``--set env...``."""
+    given = [Given("env.id", env, "ENV"), *given_by_text(assignments)]
+    return build("none", _NoAgent, given).env
+
+
+@dataclass(frozen=True)
+class _NoAgent:
+    """Stands where an agent's settings would."""
+
+
+def _completed(config: Config, default_workflow: str) -> Config:
+    """Fill in what is left to us, so that the written config says what was run; refuse names that do not exist."""
+    from whorl.engines.registry import engine_table
+    from whorl.workflows.registry import workflow_table
+
+    if not config.env.id:
+        raise ConfigError("env.id: empty; name an environment, such as CartPole-v1")
+    workflow = replace(config.workflow, name=config.workflow.name or default_workflow)
+    _refuse_unknown("workflow", workflow.name, [name for name, _ in workflow_table()])
+    if config.engine.name:
+        _refuse_unknown("engine", config.engine.name, [name for name, _ in engine_table()])
+    resources = replace(config.resources, shards=config.resources.shards or config.resources.learners)
+    return replace(config, workflow=workflow, resources=resources)
+
+
+def _named_in(file: Layer | None, section: str, key: str) -> str:
+    named = file.text(section, key) if file is not None else None
+    if named is None:
+        where = f"{file.source}: " if file is not None else ""
+        raise ConfigError(f"{where}names no {section}; write [{section}] and then {key} = ...")
+    return named
+
+
+def _last_env_id(given: Iterable[Given]) -> str | None:
+    ids = [item.value for item in given if item.name == "env.id" and isinstance(item.value, str)]
+    return ids[-1] if ids else None
+
+
+def _refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
+    names = list(known)
+    if name not in names:
+        end = did_you_mean(nearest(name, names)) or f"; there are {', '.join(sorted(names))}"
+        raise ConfigError(f"there is no {what} {name!r}{end}")

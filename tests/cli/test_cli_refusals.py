@@ -1,0 +1,104 @@
+"""Bad input of any kind: exit code 2, one line, with what to do about it, before anything is started."""
+
+from __future__ import annotations
+
+import pytest
+
+TRAIN = ("train", "ppo", "CartPole-v1")
+
+BAD_INPUT = [
+    (("trian",), "there is no command 'trian'; did you mean train?"),
+    (("zzz",), "there are train, resume, eval"),
+    (("--versoin",), "unknown option --versoin; did you mean --version?"),
+    (("--quite", "train"), "unknown option --quite; did you mean --quiet?"),
+    (("train",), "arguments are required: AGENT | FILE.toml"),
+    (("train", "ppo"), "which environment? Try: whorl train ppo CartPole-v1"),
+    (("train", "pp0", "CartPole-v1"), "there is no agent 'pp0'; did you mean ppo?"),
+    (("train", "zzz", "CartPole-v1"), "there is no agent 'zzz'; there are a2c, ppo"),
+    (("train", "ppo", ""), "env.id: empty"),
+    ((*TRAIN, "more"), "unexpected argument 'more'"),
+    ((*TRAIN, "--actor", "4"), "unknown option --actor; did you mean --actors?"),
+    ((*TRAIN, "--num-actors=4"), "unknown option --num-actors; did you mean --actors?"),
+    ((*TRAIN, "--ranks-per-env", "4"), "unknown option --ranks-per-env"),
+    ((*TRAIN, "--actors"), "argument --actors: expected one argument"),
+    ((*TRAIN, "--actors", "four"), "--actors: expected an integer, at least 1; got 'four'"),
+    ((*TRAIN, "--actors", "-4"), "--actors: expected an integer, at least 1; got -4"),
+    ((*TRAIN, "--actors", "0"), "at least 1; got 0"),
+    ((*TRAIN, "--actors", "2.5"), "expected an integer"),
+    ((*TRAIN, "--steps", "nan"), "--steps: expected an integer"),
+    ((*TRAIN, "--stop-return", "nan"), "--stop-return: expected a finite number"),
+    ((*TRAIN, "--workflow", "snyc"), "there is no workflow 'snyc'; did you mean sync?"),
+    ((*TRAIN, "--engine", "mpi"), "there is no engine 'mpi'; there are inline, local"),
+    ((*TRAIN, "--set", "agent.learning_rate=nan"), "--set agent.learning_rate: expected a finite number; got nan"),
+    ((*TRAIN, "--set", "agent.learning_rate=-1"), "more than 0"),
+    ((*TRAIN, "--set", "learning_rate=1"), "did you mean agent.learning_rate?"),
+    ((*TRAIN, "--set", "agent.nme=a2c"), "there is no such setting"),
+    ((*TRAIN, "--set", "agent.name=a2c"), "name it first"),
+    ((*TRAIN, "--set", "x\ny=1"), "there is no such setting"),
+    (("train", "none.toml"), "none.toml: no such file"),
+    (("train", "./none"), "none: no such file"),
+    (("train", "a.toml", "CartPole-v1"), "names its own environment"),
+    (("resume",), "arguments are required: RUN_DIR"),
+    (("resume", "x", "--steps", "many"), "--steps: expected an integer, at least 1; got 'many'"),
+    (("eval", "x", "--episodes", "0"), "--episodes: expected an integer, at least 1; got 0"),
+    (("eval", "x", "--seed", "-1"), "--seed: expected an integer, at least 0; got -1"),
+    (("eval", "x", "--vidoe"), "did you mean --video?"),
+    (("export", "x"), "arguments are required: --to"),
+    (("export", "x", "--to", "onx"), "--to: expected one of onnx, torchscript; got 'onx'; did you mean onnx?"),
+    (("list", "agent"), "did you mean agents?"),
+    (("bench", "--repeats", "0"), "--repeats: expected an integer, at least 1; got 0"),
+    (("plot",), "arguments are required: RUN_DIR"),
+    (("check-env", "X-v0", "--set", "agent.clip=1"), "there is no such setting"),
+    (("check-env", "X-v0", "--set", "env.hosting=proces"), "did you mean process?"),
+]
+
+
+def refused(result: tuple[int, str, str], calls: list) -> str:
+    code, out, err = result
+    assert (code, out) == (2, "")
+    assert err.startswith("whorl: error: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    assert len(err) <= 1100
+    assert calls == []
+    return err
+
+
+@pytest.mark.parametrize(("arguments", "expected"), BAD_INPUT, ids=[" ".join(row[0])[:60] for row in BAD_INPUT])
+def test_refused_in_one_line(whorl, calls, arguments, expected):
+    assert expected in refused(whorl(*arguments), calls)
+
+
+BAD_FILES = [
+    (b"", "empty"),
+    (b"x" * 2_000_000, "larger than 1,000,000 bytes"),
+    (b"\xff\xfe\x00", "not a text file"),
+    (b"[agent\n", "line 1"),
+    (b"[run]\nseed = 1\n", "names no agent"),
+    (b'[agent]\nname = "ppo"\n', "names no env"),
+    (b'[agent]\nname = "pppo"\n[env]\nid = "E-v0"\n', "did you mean ppo?"),
+    (b'agent = "ppo"\n', 'agent in {path}: expected a table; write [agent] and then name = "..."'),
+    (b'[agent]\nname = "ppo"\nlearning_rte = 1\n[env]\nid = "E-v0"\n', "did you mean agent.learning_rate?"),
+    (
+        b'[agent]\nname = "ppo"\nlearning_rate = nan\n[env]\nid = "E-v0"\n',
+        "agent.learning_rate in {path}: expected a f",
+    ),
+    (
+        b'[agent]\nname = "ppo"\n[env]\nid = "E-v0"\n[resources]\nactors = -1\n',
+        "resources.actors in {path}: expected an",
+    ),
+    (b'[agent]\nname = "ppo"\n[env]\nid = 3\n', "env.id in {path}: expected text; got 3"),
+    (b'"' + b"k" * 900_000 + b'" = 1\n[agent]\nname = "ppo"\n[env]\nid = "E-v0"\n', "kkkkk"),
+]
+
+
+@pytest.mark.parametrize(("content", "expected"), BAD_FILES, ids=[row[0][:30].decode("latin1") for row in BAD_FILES])
+def test_bad_files_are_refused_in_one_line(whorl, calls, tmp_path, content, expected):
+    path = tmp_path / "run.toml"
+    path.write_bytes(content)
+    assert expected.format(path=path) in refused(whorl("train", str(path)), calls)
+
+
+def test_a_directory_is_refused_with_its_config(whorl, calls, tmp_path):
+    (tmp_path / "config.toml").write_text("")
+    assert f"did you mean {tmp_path / 'config.toml'}?" in refused(whorl("train", str(tmp_path)), calls)
