@@ -42,9 +42,8 @@ class CartPoleForm:
         (self._block,) = blocks
         lanes = len(self._block)
         self._state = np.zeros((4, lanes))
-        self._speeds = self._state[1::2]
+        self._places, self._speeds = self._state[0::2], self._state[1::2]
         self._changes = np.zeros((4, lanes))
-        self._rewards = np.zeros(lanes)
         self._truncated = np.zeros(lanes, np.bool_)
         self._limits = np.array([[MAX_POSITION], [MAX_ANGLE]])
         self.door = ObservationDoor(CartPoleEnv().observation_space, "CartPole", max_bytes=1024)
@@ -56,7 +55,7 @@ class CartPoleForm:
             self._state[:, index] = generator.uniform(low=-0.05, high=0.05, size=(4,))
             self._block[index] = self._state[:, index]
 
-    def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[list[float], Array, Array]:
         """One Euler step of every copy (see ``CartPoleEnv.step`` for the equations and their source)."""
         state, changes = self._state, self._changes
         _, _, angle, angular_velocity = state
@@ -72,12 +71,11 @@ class CartPoleForm:
         changes *= STEP_S
         state += changes
         self._block[...] = state.T
-        terminated: Array = (np.abs(state[0::2]) > self._limits).any(axis=0)
-        self._rewards.fill(1.0)
+        over = np.abs(self._places) > self._limits
         self._truncated.fill(False)
         if seeds:
             self.restart(seeds)
-        return self._rewards, terminated, self._truncated
+        return [1.0] * len(self._block), over[0] | over[1], self._truncated
 
     def close(self) -> None:
         """Nothing to close."""

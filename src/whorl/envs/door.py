@@ -163,14 +163,14 @@ class ObservationDoor:
 
     def row_check(self, blocks: Sequence[Array]) -> Callable[[], bool]:
         """A cheap test of all lanes at once over ``blocks`` [lanes, *leaf.shape]; False: ask ``explain``."""
-        finite = [
-            (flat, np.zeros_like(flat)) for flat in (blocks[i].reshape(-1) for i, d in self._checked if d.checks_finite)
-        ]
-        bounded = [(blocks[i], *door.bounds) for i, door in self._checked if door.bounds is not None]
+        floats = [blocks[index].reshape(-1) for index, door in self._checked if door.checks_finite]
+        finite = [(flat, np.zeros(flat.shape, np.bool_)) for flat in floats]
+        bounded = [(blocks[index], *door.bounds) for index, door in self._checked if door.bounds is not None]
 
         def passes() -> bool:
-            for flat, zeros in finite:
-                if flat.dot(zeros) != 0.0:  # nan and inf times 0 are nan: the quickest test there is
+            for flat, mask in finite:
+                np.isfinite(flat, mask)
+                if b"\0" in mask.tobytes():  # for small arrays much quicker than `all`
                     return False
             return all(bool((block >= low).all()) and bool((block <= high).all()) for block, low, high in bounded)
 

@@ -75,7 +75,7 @@ class GymForm:
                 for target, value in zip(self._targets[index], kept[index], strict=True):
                     target[...] = value
 
-    def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[list[float], Array, Array]:
         """Step all; then reset those in ``seeds`` alone."""
         if seeds and self._mode is AutoresetMode.DISABLED:
             self.restart(seeds)  # a copy that ended may not be stepped
@@ -88,7 +88,7 @@ class GymForm:
                 self.door.write(_pick(info["final_obs"], index), self._targets[index])
         if seeds:
             self.restart(seeds)
-        return np.array(rewards, np.float64), terminated, truncated
+        return np.asarray(rewards, np.float64).tolist(), terminated, truncated
 
     def close(self) -> None:
         """Never raises, never hangs."""
@@ -152,7 +152,7 @@ def _trace(
             for position, lane in enumerate(lanes):
                 ends = (0.0, False, False)
                 if position not in resets:
-                    ends = (float(rewards[position]), bool(terminated[position]), bool(truncated[position]))
+                    ends = (rewards[position], bool(terminated[position]), bool(truncated[position]))
                 seen[lane].append(_row_bytes([block[position, ...] for block in blocks], ends))
         return seen
     finally:

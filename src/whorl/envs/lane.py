@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 
 from whorl.config.schema import EnvConfig
-from whorl.envs.containment import CONTAINED, close_quietly, current_directory, is_users_interrupt, last_line
-from whorl.envs.containment import side_effects_undone as undone
+from whorl.envs.containment import (
+    CONTAINED,
+    SideEffectsUndone,
+    close_quietly,
+    current_directory,
+    is_users_interrupt,
+    last_line,
+)
 from whorl.envs.door import ObservationDoor, RefusedValue, action_door, check_flag, check_reward, refuse
 from whorl.envs.registry import Env, make_env
 from whorl.envs.spaces import action_spec
@@ -53,7 +59,7 @@ class Lane:
         self._faults_in_a_row = 0
         self._env: Env | None = None
         self._was_made = False
-        self._directory = current_directory()
+        self._undone = SideEffectsUndone(current_directory())
         self._targets: Sequence[Array] = ()
 
     def bind(self, targets: Sequence[Array]) -> None:
@@ -73,7 +79,7 @@ class Lane:
         while True:
             try:
                 env = self._env or self._make()
-                with undone(self._directory):
+                with self._undone:
                     result = env.reset(seed=reset_seed(self.seed, self.index, episode, attempt))
             except CONTAINED as error:
                 if is_users_interrupt(error) or isinstance(error, EnvironmentFault):
@@ -175,11 +181,11 @@ class Lane:
         """Close the environment; never raises, never hangs."""
         env, self._env = self._env, None
         if env is not None:
-            with undone(self._directory):
+            with self._undone:
                 close_quietly(env)
 
     def _make(self) -> Env:
-        with undone(self._directory):
+        with self._undone:
             env = make_env(self.config.id, self.config.kwargs)
         door = ObservationDoor(env.observation_space, self.spec.env_id, self.config.max_observation_bytes)
         action = action_spec(env.action_space, self.spec.env_id)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from whorl.config.schema import EnvConfig
-from whorl.envs.containment import close_quietly, current_directory, side_effects_undone
+from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
 from whorl.envs.door import refuse
 from whorl.envs.lane import Lane, StepRaised
 from whorl.envs.registry import Env, make_env
@@ -43,7 +43,7 @@ def probe_env(config: EnvConfig) -> EnvProbe:
 
     Runs in this process: an environment that may kill it is looked over by ``check.probe_apart`` instead.
     """
-    with side_effects_undone(current_directory()):
+    with SideEffectsUndone(current_directory()):
         env = make_env(config.id, config.kwargs)
         spec = plain_spec(config, env)
         close_quietly(env)

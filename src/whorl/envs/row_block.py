@@ -10,6 +10,8 @@ from whorl.envs.contract import LaneState, Outcome, Rows
 from whorl.envs.door import ObservationDoor, RefusedValue, refuse
 from whorl.types import Array, Arrays, EnvSpec
 
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
 
 class RowBlock:
     """Rows and outcome of some lanes, and which of them begin an episode next."""
@@ -31,7 +33,6 @@ class RowBlock:
         )
         self.resetting = [False] * lanes
         """Lanes on a final-observation row: whatever action comes, they reset."""
-        self._zeros = np.zeros(lanes, np.float32)
         self._eventful = True
         self._passes: Callable[[], bool] | None = None
         self._door: ObservationDoor | None = None
@@ -79,18 +80,14 @@ class RowBlock:
         assert state.observation is not None
         return [state.observation[name] for name in self.names]
 
-    def check(self, door: ObservationDoor, rewards: Sequence[float] | Array) -> tuple[int, RefusedValue] | None:
+    def check(self, door: ObservationDoor, rewards: Sequence[float]) -> tuple[int, RefusedValue] | None:
         """Take the rewards over and check the whole row; the lane and the reason when something is refused."""
         if self._door is not door:
             self._door, self._passes = door, door.row_check(self.blocks)
         assert self._passes is not None
-        reward = self.outcome.reward
-        with np.errstate(over="ignore", invalid="ignore"):
-            reward[:] = rewards
-            if reward.dot(self._zeros) == 0.0 and self._passes():
-                return None
-        finite = np.isfinite(reward)
-        if not finite.all():
-            lane = int(np.argmin(finite))
-            return lane, refuse("reward", "a finite float32", str(rewards[lane]))
-        return door.explain(self.blocks)
+        if not sum(map(abs, rewards)) < _MAX_FLOAT32:  # also when it is nan
+            for lane, reward in enumerate(rewards):
+                if not abs(reward) < _MAX_FLOAT32:
+                    return lane, refuse("reward", "a finite float32", str(reward))
+        self.outcome.reward[:] = rewards
+        return None if self._passes() else door.explain(self.blocks)

@@ -95,7 +95,8 @@ def action_spec(space: Space, env_id: str) -> ActionSpec:
         nvec = tuple(int(n) for n in space.nvec.ravel())
         return ActionSpec("multi_discrete", tuple(space.shape), "int64", nvec=nvec)
     if isinstance(space, spaces.MultiBinary):
-        return ActionSpec("multi_discrete", tuple(space.shape), "int64", nvec=(2,) * int(np.prod(space.shape)))
+        components: int = math.prod(space.shape)
+        return ActionSpec("multi_discrete", tuple(space.shape), "int64", nvec=(2,) * components)
     if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind == "f" and math.prod(space.shape):
         low = tuple(float(bound) for bound in space.low.ravel())
         high = tuple(float(bound) for bound in space.high.ravel())

@@ -30,7 +30,7 @@ class VectorForm(Protocol):
         """Reset the copies named, each with its seed, and leave the others alone."""
         ...
 
-    def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[list[float], Array, Array]:
         """Step every copy, but reset those in ``seeds`` instead. Rewards, terminated, truncated; a reset copy's
         entries mean nothing."""
         ...
@@ -84,7 +84,7 @@ class VectorLanes:
         for index, state in enumerate(states):
             self._settle(index, state, index in replayed and index in unended)
         self._cap_moved()
-        self._check(np.zeros(len(self.lanes), np.float32))
+        self._check([0.0] * len(self.lanes))
         return self._block.rows
 
     def send(self, actions: Array) -> None:
@@ -122,8 +122,10 @@ class VectorLanes:
         if self._rows_to_cap <= 0:
             truncated = truncated | (self._steps >= self.spec.max_episode_steps)
             self._cap_moved()
-        for index in np.flatnonzero(terminated | truncated).tolist():
-            block.ended(index, bool(terminated[index]), bool(truncated[index]))
+        ended = terminated | truncated
+        if b"\1" in ended.tobytes():  # for small arrays much quicker than `any`
+            for index in np.flatnonzero(ended).tolist():
+                block.ended(index, bool(terminated[index]), bool(truncated[index]))
         self._check(rewards)
         return block.outcome
 
@@ -138,11 +140,11 @@ class VectorLanes:
     def _seed_of(self, index: int, attempt: int = 0) -> int:
         return reset_seed(self._seed, self.lanes[index], self.episodes[index], attempt)
 
-    def _begin_rows(self, began: list[int], rewards: Array, terminated: Array, truncated: Array) -> None:
+    def _begin_rows(self, began: list[int], rewards: list[float], terminated: Array, truncated: Array) -> None:
         self._steps[began] = 0
-        for flags in (rewards, terminated, truncated):
-            flags[began] = 0
+        terminated[began] = truncated[began] = False
         for index in began:
+            rewards[index] = 0.0
             self._block.began(index)
         self._cap_moved()
 
@@ -150,7 +152,7 @@ class VectorLanes:
         """Rows until the cap can be reached at the earliest: looking at every count in every row would cost more."""
         self._rows_to_cap = max(1, self.spec.max_episode_steps - int(self._steps.max()))
 
-    def _check(self, rewards: Array) -> None:
+    def _check(self, rewards: list[float]) -> None:
         refused = self._block.check(self._form.door, rewards)
         if refused is not None:
             raise self._refusal(self.lanes[refused[0]], refused[1])
@@ -234,4 +236,4 @@ class VectorLanes:
         self._cap_moved()
         for index, was_valid in enumerate(valid):
             self._block.began(index, fault=was_valid)
-        self._check(np.zeros(len(self.lanes), np.float32))
+        self._check([0.0] * len(self.lanes))
