@@ -1,0 +1,47 @@
+"""Environments of our own under ``whorl/...``: slow ones, exact ones to test agents with, and ones that misbehave.
+
+They are registered with Gymnasium when one is first asked for, and never at import.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import gymnasium
+
+_PLACE = "whorl.envs.library"
+
+_ENTRIES = {
+    "whorl/Slow-v0": "slow:Slow",
+    "whorl/Identity-v0": "exact:Identity",
+    "whorl/IdentityBox-v0": "exact:IdentityBox",
+    "whorl/Chain-v0": "exact:Chain",
+    "whorl/DelayedReward-v0": "exact:DelayedReward",
+    "whorl/Recall-v0": "exact:Recall",
+    "whorl/Dict-v0": "rich:DictObservation",
+    "whorl/Image-v0": "rich:Image",
+    "whorl/Endless-v0": "odd:Endless",
+    "whorl/Empty-v0": "odd:Empty",
+    "whorl/Crash-v0": "faulty:Crash",
+    "whorl/Hang-v0": "faulty:Hang",
+    "whorl/NaN-v0": "faulty:NotFinite",
+    "whorl/WrongShape-v0": "faulty:WrongShape",
+    "whorl/Leak-v0": "leaking:Leak",
+}
+
+
+def register() -> None:
+    """Make the ``whorl/...`` ids known to Gymnasium; again and again does no harm."""
+    for env_id, entry in _ENTRIES.items():
+        if env_id not in gymnasium.registry:
+            gymnasium.register(env_id, entry_point=f"{_PLACE}.{entry}", disable_env_checker=True)
+
+
+def catalogue() -> list[tuple[str, str]]:
+    """Each id with the first line of its docstring."""
+    entries = []
+    for env_id, entry in _ENTRIES.items():
+        module, _, name = entry.partition(":")
+        documented = getattr(importlib.import_module(f"{_PLACE}.{module}"), name)
+        entries.append((env_id, (documented.__doc__ or "").strip().splitlines()[0]))
+    return entries

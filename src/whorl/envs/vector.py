@@ -1,0 +1,239 @@
+"""Lanes in a vector form: one call steps all copies, and the rows are those of scalar copies."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from whorl.config.schema import EnvConfig
+from whorl.envs.containment import CONTAINED, is_users_interrupt, last_line
+from whorl.envs.contract import LaneState, Outcome, Rows
+from whorl.envs.deadline import NoClock, StepClock, StepDeadline
+from whorl.envs.door import ObservationDoor, RefusedValue
+from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS
+from whorl.envs.row_block import RowBlock
+from whorl.errors import EnvironmentFault
+from whorl.ops.keys import reset_seed
+from whorl.types import Array, EnvSpec
+
+
+class VectorForm(Protocol):
+    """Copies of one environment, each with its own seed, that one call steps. Observations go into ``blocks``."""
+
+    door: ObservationDoor
+
+    def restart(self, seeds: Mapping[int, int]) -> None:
+        """Reset the copies named, each with its seed, and leave the others alone."""
+        ...
+
+    def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[list[float], Array, Array]:
+        """Step every copy, but reset those in ``seeds`` instead. Rewards, terminated, truncated; a reset copy's
+        entries mean nothing."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def make_form(config: EnvConfig, spec: EnvSpec, blocks: Sequence[Array]) -> VectorForm:
+    """Our own form where there is one, else Gymnasium's."""
+    from whorl.envs import cartpole, gym_vector
+
+    if cartpole.applies(config):
+        return cartpole.CartPoleForm(blocks)
+    return gym_vector.GymForm(gym_vector.make_vector_env(config, len(blocks[0])), config, spec, blocks)
+
+
+class VectorLanes:
+    """Lanes of one vector form. When it raises, all its lanes have a fault: nobody can tell whose it was."""
+
+    def __init__(
+        self,
+        config: EnvConfig,
+        spec: EnvSpec,
+        lanes: range,
+        seed: int,
+        clock: StepClock | None = None,
+        form: VectorForm | None = None,
+        block: RowBlock | None = None,
+    ) -> None:
+        self.spec, self.lanes, self.exact = spec, lanes, True
+        self.episodes = [0] * len(lanes)
+        self.faults: deque[str] = deque(maxlen=20)
+        self.fault_count = 0
+        self._config, self._seed, self._faults_in_a_row = config, seed, 0
+        self._block = block or RowBlock(spec, len(lanes))
+        self._form = form or make_form(config, spec, self._block.blocks)
+        self._steps = np.zeros(len(lanes), np.int64)
+        self._rows_to_cap = spec.max_episode_steps
+        self._actions = np.zeros((len(lanes), *spec.action.shape), spec.action.dtype)
+        self._deadline, self._clock = StepDeadline(config.step_timeout_s), clock or NoClock()
+
+    def start(self, states: Sequence[LaneState]) -> Generator[Any, None, Rows]:
+        """Reset every lane, and step those that were amid an episode up to where they stood."""
+        yield from ()
+        longest = max(len(state.actions) for state in states)
+        self._clock.enter("environment", self._deadline.seconds * (1 + longest), self.lanes[0])
+        self.episodes = [state.episode for state in states]
+        self._form.restart({index: self._seed_of(index) for index in range(len(self.lanes))})
+        replayed = [index for index, state in enumerate(states) if self._is_replayed(state)]
+        unended = self._replay(states, replayed)
+        for index, state in enumerate(states):
+            self._settle(index, state, index in replayed and index in unended)
+        self._cap_moved()
+        self._check([0.0] * len(self.lanes))
+        return self._block.rows
+
+    def send(self, actions: Array) -> None:
+        """Keep the actions; the form steps in ``receive``, so rows stay as they are until then."""
+        self._actions[...] = actions
+
+    def arrival(self) -> Generator[Any, None, None]:
+        """Nothing to wait for."""
+        yield from ()
+
+    def receive(self) -> Outcome:
+        """Step every lane with one call."""
+        block = self._block
+        block.clear()
+        began = [index for index, resets in enumerate(block.resetting) if resets]
+        for index in began:
+            self.episodes[index] += 1
+        started_s = time.perf_counter()
+        self._clock.enter("environment", self._deadline.seconds, self.lanes[0])
+        try:
+            rewards, terminated, truncated = self._form.step(self._actions, {i: self._seed_of(i) for i in began})
+        except RefusedValue as reason:
+            raise self._refusal(self.lanes[0], reason) from None
+        except CONTAINED as error:
+            if is_users_interrupt(error):
+                raise
+            self._rebuild(error)
+            return block.outcome
+        self._deadline.saw(time.perf_counter() - started_s)
+        self._faults_in_a_row = 0
+        self._steps += 1
+        self._rows_to_cap -= 1
+        if began:
+            self._begin_rows(began, rewards, terminated, truncated)
+        if self._rows_to_cap <= 0:
+            truncated = truncated | (self._steps >= self.spec.max_episode_steps)
+            self._cap_moved()
+        ended = terminated | truncated
+        if b"\1" in ended.tobytes():  # for small arrays much quicker than `any`
+            for index in np.flatnonzero(ended).tolist():
+                block.ended(index, bool(terminated[index]), bool(truncated[index]))
+        self._check(rewards)
+        return block.outcome
+
+    def snapshots(self) -> list[bytes] | None:
+        """Vector forms are rebuilt by stepping again."""
+        return None
+
+    def close(self) -> None:
+        """Close the form; never raises, never hangs."""
+        self._form.close()
+
+    def _seed_of(self, index: int, attempt: int = 0) -> int:
+        return reset_seed(self._seed, self.lanes[index], self.episodes[index], attempt)
+
+    def _begin_rows(self, began: list[int], rewards: list[float], terminated: Array, truncated: Array) -> None:
+        self._steps[began] = 0
+        terminated[began] = truncated[began] = False
+        for index in began:
+            rewards[index] = 0.0
+            self._block.began(index)
+        self._cap_moved()
+
+    def _cap_moved(self) -> None:
+        """Rows until the cap can be reached at the earliest: looking at every count in every row would cost more."""
+        self._rows_to_cap = max(1, self.spec.max_episode_steps - int(self._steps.max()))
+
+    def _check(self, rewards: list[float]) -> None:
+        refused = self._block.check(self._form.door, rewards)
+        if refused is not None:
+            raise self._refusal(self.lanes[refused[0]], refused[1])
+
+    def _refusal(self, lane: int, reason: RefusedValue) -> EnvironmentFault:
+        index = lane - self.lanes[0]
+        where = f"lane {lane}, episode {self.episodes[index]}, env step {self._steps[index]}"
+        return EnvironmentFault(
+            f"{self.spec.env_id}: {where}: {reason}; `whorl check-env {self.spec.env_id}` tells more"
+        )
+
+    def _is_replayed(self, state: LaneState) -> bool:
+        amid = state.observation is not None and not state.ended
+        return amid and not state.skip and (self.spec.restore != "none" or len(state.actions) == 0)
+
+    def _replay(self, states: Sequence[LaneState], replayed: list[int]) -> set[int]:
+        """Step the lanes' actions again so that all arrive together: a shorter episode is reset later.
+        Returns the lanes that never ended on the way."""
+        longest = max((len(states[index].actions) for index in replayed), default=0)
+        unended = set(replayed)
+        begins = {index: longest - len(states[index].actions) for index in replayed}
+        actions = np.zeros_like(self._actions)
+        over: set[int] = set()
+        for row in range(longest):
+            for index, begin in begins.items():
+                if row >= begin:
+                    actions[index] = states[index].actions[row - begin]
+            # A copy that is not stepped for real is reset wherever it ended, and at its time.
+            resets = {i: self._seed_of(i) for i in range(len(self.lanes)) if i in over or begins.get(i) == row + 1}
+            _, terminated, truncated = self._form.step(actions, resets)
+            over = set(np.flatnonzero(terminated | truncated).tolist()) - set(resets)
+            unended -= {index for index in over if index in begins and row >= begins[index]}
+        return unended
+
+    def _settle(self, index: int, state: LaneState, arrived: bool) -> None:
+        """After the replay: is each lane where the ledger says, or does it begin another episode?"""
+        block = self._block
+        if state.ended and state.observation is not None:
+            block.restore_final(index, state.observation)
+            return
+        if state.observation is not None:
+            wanted = block.observation_of(state)
+            arrived = arrived and all(
+                mine.tobytes() == np.asarray(there).tobytes()
+                for mine, there in zip(block.targets(index), wanted, strict=True)
+            )
+            if arrived:
+                self._steps[index] = len(state.actions)
+                if len(state.actions) == 0:
+                    block.began(index)
+                return
+            self.exact = False
+            self.episodes[index] += 1
+        self._form.restart({index: self._seed_of(index)})
+        self._steps[index] = 0
+        block.began(index)
+
+    def _rebuild(self, error: BaseException) -> None:
+        """The form raised: make it anew, and begin an episode in every lane."""
+        valid = [not resets for resets in self._block.resetting]
+        self._form.close()
+        for index, was_valid in enumerate(valid):
+            self.episodes[index] += was_valid
+        attempt = 0
+        while True:
+            text = f"{self.spec.env_id}: lanes {self.lanes[0]}..{self.lanes[-1]}: vector form raised {last_line(error)}"
+            self.faults.append(text)
+            self.fault_count += 1
+            self._faults_in_a_row += 1
+            if self._faults_in_a_row > MAX_CONSECUTIVE_FAULTS:
+                raise EnvironmentFault(f"{text}; that was fault {self._faults_in_a_row} without a good step in between")
+            try:
+                self._form = make_form(self._config, self.spec, self._block.blocks)
+                self._form.restart({index: self._seed_of(index, attempt) for index in range(len(self.lanes))})
+                break
+            except CONTAINED as again:
+                if is_users_interrupt(again):
+                    raise
+                error, attempt = again, attempt + 1
+        self._steps[:] = 0
+        self._cap_moved()
+        for index, was_valid in enumerate(valid):
+            self._block.began(index, fault=was_valid)
+        self._check([0.0] * len(self.lanes))
