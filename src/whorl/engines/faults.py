@@ -76,7 +76,8 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
         match = _FORM.fullmatch(part)
         if match is None or match["action"] not in ACTIONS:
             raise ConfigError(
-                f"{VARIABLE}={part!r} is not of the form role:index:point=N:action with an action of {', '.join(ACTIONS)}"
+                f"{VARIABLE}={part!r} is not of the form role:index:point=N:action "
+                f"with an action of {', '.join(ACTIONS)}"
             )
         role = RoleId(match["kind"], int(match["index"]))
         faults.append(Fault(role, match["point"], int(match["count"]), match["action"], bool(match["always"])))

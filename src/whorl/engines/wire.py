@@ -1,7 +1,7 @@
 """How messages look on a line: msgpack with numeric arrays, in frames of a known length. Never pickle.
 
-A frame is ``length | header length | header | body``. The supervisor reads the header alone to pass a message on between
-roles; only who it is for decodes the body.
+A frame is ``length | header length | header | body``. The supervisor reads the header alone to pass a message on
+between roles; only who it is for decodes the body.
 """
 
 from __future__ import annotations

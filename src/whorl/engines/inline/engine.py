@@ -68,9 +68,8 @@ class InlineCluster:
         self._started = time.monotonic()
         self._turn = 0
         self._idle_turns = 0
-        job = plain_copy(plan.job)
         shared = _shared_endpoints(plan)
-        self._roles = [self._make_role(spec, job, shared) for spec in plan.roles]
+        self._roles = [self._make_role(spec, plan.job, shared) for spec in plan.roles]
         self._by_id = {turn.id: turn for turn in self._roles}
 
     def _make_role(self, spec: RoleSpec, job: dict[str, Any], shared: dict[str, Any]) -> _Turn:
@@ -88,7 +87,7 @@ class InlineCluster:
             argument: end_of(wired) if isinstance(wired, str) else [end_of(name) for name in wired]
             for argument, wired in spec.endpoints.items()
         }
-        role = Role(spec.id, 0, line, clock, job)
+        role = Role(spec.id, 0, line, clock, plain_copy(job))
         return _Turn(spec.id, load_entry(spec.entry)(role, **arguments), line, clock)
 
     def _post(self, to: RoleId, message: Message) -> None:
