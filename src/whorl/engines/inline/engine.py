@@ -1,0 +1,222 @@
+"""Every role in one thread: a role runs until it waits for something that is not there, then the next has its turn.
+
+The order is the plan's, so a run is the same each time, wherever ``run`` is interrupted. Errors come out as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from whorl.engines import waits
+from whorl.engines.contract import SUPERVISOR, Message, Observer, Plan, Role, RoleGenerator, RoleId, RoleSpec, Wait
+from whorl.engines.entries import load_entry
+from whorl.engines.faults import VARIABLE, parse_faults
+from whorl.engines.inline.clock import InlineClock
+from whorl.engines.inline.endpoints import (
+    BoardValues,
+    ChannelSlots,
+    InlineBoard,
+    InlineChannel,
+    InlineGroup,
+    InlineLine,
+    Meeting,
+)
+from whorl.engines.usage import by_kind, proportional_memory_bytes
+from whorl.engines.wire import plain_copy
+from whorl.errors import StalledError
+
+_LOOK_EVERY_S = 0.05
+
+
+@dataclass
+class _Turn:
+    """A role and where it stands."""
+
+    id: RoleId
+    generator: RoleGenerator
+    line: InlineLine
+    clock: InlineClock
+    wait: Wait | None = None
+    blocked: bool = True
+    blocked_since: float = field(default_factory=time.monotonic)
+    ended: bool = False
+
+
+class InlineEngine:
+    """One thread, one process."""
+
+    name = "inline"
+
+    def launch(self, plan: Plan, observer: Observer) -> InlineCluster:
+        """Make the roles; nothing runs before ``run``."""
+        plan.check()
+        parse_faults(os.environ.get(VARIABLE, ""))
+        return InlineCluster(plan, observer)
+
+
+class InlineCluster:
+    """The roles of one thread."""
+
+    def __init__(self, plan: Plan, observer: Observer) -> None:
+        self._observer = observer
+        self._outbox: deque[Message] = deque()
+        self._started = time.monotonic()
+        self._turn = 0
+        self._idle_turns = 0
+        shared = _shared_endpoints(plan)
+        self._roles = [self._make_role(spec, plan.job, shared) for spec in plan.roles]
+        self._by_id = {turn.id: turn for turn in self._roles}
+
+    def _make_role(self, spec: RoleSpec, job: dict[str, Any], shared: dict[str, Any]) -> _Turn:
+        clock, line = InlineClock(), InlineLine(spec.id, self._post)
+
+        def end_of(name: str) -> InlineChannel | InlineBoard | InlineGroup:
+            thing = shared[name]
+            if isinstance(thing, ChannelSlots):
+                return InlineChannel(thing, clock)
+            if isinstance(thing, BoardValues):
+                return InlineBoard(thing, clock)
+            return InlineGroup(thing, thing.spec.members.index(spec.id), clock)
+
+        arguments = {
+            argument: end_of(wired) if isinstance(wired, str) else [end_of(name) for name in wired]
+            for argument, wired in spec.endpoints.items()
+        }
+        role = Role(spec.id, 0, line, clock, plain_copy(job))
+        return _Turn(spec.id, load_entry(spec.entry)(role, **arguments), line, clock)
+
+    def _post(self, to: RoleId, message: Message) -> None:
+        if to == SUPERVISOR:
+            self._outbox.append(message)
+        elif to not in self._by_id:
+            raise ValueError(f"{message.sender} sent {message.kind!r} to {to}, which the plan does not have")
+        else:
+            self._by_id[to].line.inbox.append(message)
+
+    def send(self, to: RoleId, kind: str, body: Mapping[str, Any] | None = None) -> None:
+        """A message of the driver to a role."""
+        self._post(to, Message(SUPERVISOR, kind, plain_copy(body or {})))
+
+    def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Run the roles in turn until the condition holds, all ended, or the time is over."""
+        end = time.monotonic() + timeout_s if timeout_s is not None else float("inf")
+        looked = 0.0
+        try:
+            while True:
+                now = time.monotonic()
+                if now - looked > _LOOK_EVERY_S:
+                    if until() or now > end or all(turn.ended for turn in self._roles):
+                        return
+                    looked = now
+                turn = self._roles[self._turn]
+                if self._step(turn, now):
+                    self._idle_turns = 0
+                    if self._outbox and self._deliver(until):
+                        return
+                    if turn.ended:
+                        looked = 0.0
+                else:
+                    self._turn = (self._turn + 1) % len(self._roles)
+                    self._idle_turns += 1
+                    if self._idle_turns > len(self._roles):
+                        self._sleep_until_an_expiry(end)
+        finally:
+            self._block(self._roles[self._turn])
+
+    def _step(self, turn: _Turn, now: float) -> bool:
+        """Let a role go on to its next wait. False when it cannot."""
+        if turn.ended:
+            return False
+        wait = turn.wait
+        expiry: StalledError | None = None
+        if wait is not None:
+            for endpoint in wait.endpoints:
+                if endpoint.ready():
+                    break
+            else:
+                self._block(turn)
+                if wait.timeout_s is None or now - turn.blocked_since < wait.timeout_s:
+                    return False
+                expiry = waits.expired(turn.id, wait, now - turn.blocked_since)
+        if turn.blocked:
+            turn.clock.resume()
+            turn.blocked = False
+        try:
+            turn.wait = next(turn.generator) if expiry is None else turn.generator.throw(expiry)
+        except StopIteration:
+            turn.ended = True
+            self._block(turn)
+        return True
+
+    def _block(self, turn: _Turn) -> None:
+        if not turn.blocked:
+            turn.clock.pause()
+            turn.blocked = True
+            turn.blocked_since = time.monotonic()
+
+    def _deliver(self, until: Callable[[], bool]) -> bool:
+        """Hand messages to the observer; True when the condition holds."""
+        while self._outbox:
+            self._observer.on_message(self._outbox.popleft())
+            if until():
+                return True
+        return False
+
+    def _sleep_until_an_expiry(self, end: float) -> None:
+        """No role can go on: only the expiry of a wait with a time of its own can change that."""
+        waiting = [(turn, turn.wait) for turn in self._roles if not turn.ended and turn.wait is not None]
+        expiries = [turn.blocked_since + wait.timeout_s for turn, wait in waiting if wait.timeout_s is not None]
+        if not waiting:
+            return
+        if not expiries:
+            reasons = "; ".join(f"{turn.id} waits for {wait.waiting_for}" for turn, wait in waiting)
+            raise StalledError(f"no role can go on: {reasons}")
+        time.sleep(max(0.0, min(min(expiries), end, time.monotonic() + _LOOK_EVERY_S) - time.monotonic()))
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        """None: what dies here takes the run with it."""
+        return {turn.id.kind: 0 for turn in self._roles}
+
+    def resources(self) -> dict[str, dict[str, float]]:
+        """CPU share is the time not spent waiting; memory is the one process's, shared by all kinds."""
+        wall_s = max(time.monotonic() - self._started, 1e-9)
+        memory = proportional_memory_bytes("self")
+        rows = []
+        for turn in self._roles:
+            shares = turn.clock.shares()
+            busy_s = sum(shares.values()) - shares["waiting"]
+            rows.append((turn.id.kind, {"cpu_share": busy_s / wall_s, "bytes_sent": float(turn.clock.bytes_sent)}))
+        table = by_kind(rows)
+        for row in table.values():
+            row["memory_bytes"] = float(memory)
+        return table
+
+    def time_shares(self) -> dict[str, dict[str, float]]:
+        """Seconds per phase, summed over the roles of each kind."""
+        return by_kind([(turn.id.kind, turn.clock.shares()) for turn in self._roles])
+
+    def close(self) -> None:
+        """Close every role's generator, so that its ``finally`` blocks run."""
+        for turn in self._roles:
+            turn.generator.close()
+            turn.ended = True
+
+    def __enter__(self) -> InlineCluster:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _shared_endpoints(plan: Plan) -> dict[str, ChannelSlots | BoardValues | Meeting]:
+    return {
+        **{spec.name: ChannelSlots(spec) for spec in plan.channels},
+        **{spec.name: BoardValues(spec) for spec in plan.boards},
+        **{spec.name: Meeting(spec) for spec in plan.groups},
+    }

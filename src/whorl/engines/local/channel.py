@@ -1,0 +1,310 @@
+"""A channel between processes: slots in shared memory, tickets by a socket.
+
+Each slot has a state word (FREE -> WRITING -> FILLED -> CLAIMED -> FREE), which is the truth about who may touch it. A
+message on a SEQPACKET socket is the ticket to a filled slot: the kernel gives each ticket to exactly one reader, in
+order, and wakes it. Messages the other way only wake the writer.
+
+Any process may be killed between any two lines here. The supervisor keeps every descriptor, so filled slots outlive
+their writer; the next incarnation mends what was left half done:
+
+- a writer frees the slot left in WRITING, and sends the ticket of a slot marked FILLED whose ticket was never sent (a
+  word remembers the last one sent; tickets carry a sequence number, so a second copy is ignored);
+- a reader gives the slots it had claimed back to the writer, and also one whose ticket it took and did not mark yet.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from collections import deque
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import numpy as np
+
+from whorl.engines import waits
+from whorl.engines.contract import Endpoint, RoleId, Wait
+from whorl.engines.local.memory import map_segment, padded, words_of
+from whorl.engines.local.polling import FdEndpoint
+from whorl.engines.local.status import StatusClock
+from whorl.types import Arrays, Layout
+
+MAX_SLOTS = 128  # so many tickets always fit in a socket's buffer
+FREE, WRITING, FILLED, CLAIMED = 0, 1, 2, 3  # CLAIMED + reader's rank: who has it
+_TICKET = struct.Struct("=2q")
+_SENT, _STATES = 0, 1
+
+
+def segment_bytes(layout: Layout, slots: int) -> int:
+    """The size of a channel's segment."""
+    return padded(8 * (1 + 2 * slots)) + slots * padded(layout.size_bytes)
+
+
+class _Slots:
+    """The segment as words and arrays."""
+
+    def __init__(self, descriptor: int, layout: Layout, slots: int) -> None:
+        view = map_segment(descriptor)
+        self.words = words_of(view, 1 + 2 * slots)
+        self.count = slots
+        data = np.frombuffer(view, dtype=np.uint8, offset=padded(8 * (1 + 2 * slots)))
+        stride = padded(layout.size_bytes)
+        self.arrays: list[Arrays] = [
+            layout.views(data[slot * stride : slot * stride + layout.size_bytes]) for slot in range(slots)
+        ]
+
+    @property
+    def filled(self) -> int:
+        return sum(state >= FILLED for state in self.words[_STATES : _STATES + self.count])
+
+    def sequence(self, slot: int) -> int:
+        """The number of the last hand-over through this slot."""
+        return self.words[_STATES + self.count + slot]
+
+
+class LocalChannel:
+    """What writer and reader have in common; each half refuses the other's calls."""
+
+    def __init__(self, name: str, layout: Layout, slots: int, segment: int) -> None:
+        self.name = name
+        self.layout = layout
+        self._slots = _Slots(segment, layout, slots)
+
+    def reserve(self) -> Generator[Wait, None, Arrays]:
+        raise RuntimeError(f"this role reads {self.name} and cannot write it")
+
+    def commit(self) -> None:
+        raise RuntimeError(f"this role reads {self.name} and cannot write it")
+
+    def try_claim(self) -> Arrays | None:
+        raise RuntimeError(f"this role writes {self.name} and cannot read it")
+
+    def claim(self) -> Generator[Wait, None, Arrays]:
+        raise RuntimeError(f"this role writes {self.name} and cannot read it")
+
+    def release(self) -> None:
+        raise RuntimeError(f"this role writes {self.name} and cannot read it")
+
+    @property
+    def readable(self) -> Endpoint:
+        raise RuntimeError(f"this role writes {self.name} and cannot read it")
+
+    @property
+    def writable(self) -> Endpoint:
+        raise RuntimeError(f"this role reads {self.name} and cannot write it")
+
+    @property
+    def filled(self) -> int:
+        return self._slots.filled
+
+
+class ChannelWriter(LocalChannel):
+    """The writer's end."""
+
+    def __init__(
+        self,
+        name: str,
+        layout: Layout,
+        slots: int,
+        segment: int,
+        tickets: socket.socket,
+        readers: tuple[RoleId, ...],
+        clock: StatusClock,
+    ) -> None:
+        super().__init__(name, layout, slots, segment)
+        self._tickets = tickets
+        self._readers = readers
+        self._clock = clock
+        self._size_bytes = layout.size_bytes
+        self._reserved: int | None = None
+        self._next = 0
+        self._writable = FdEndpoint(tickets.fileno(), self._can_write)
+        self._mend()
+
+    def _mend(self) -> None:
+        """Finish or undo what a lost incarnation left half done; nothing to do in a fresh channel."""
+        words, count = self._slots.words, self._slots.count
+        self._sequence = max(self._slots.sequence(slot) for slot in range(count))
+        for slot in range(count):
+            if words[_STATES + slot] == WRITING:
+                words[_STATES + slot] = FREE
+            elif words[_STATES + slot] == FILLED and self._slots.sequence(slot) > words[_SENT]:
+                self._send_ticket(slot, self._slots.sequence(slot))
+
+    def _send_ticket(self, slot: int, sequence: int) -> None:
+        self._tickets.send(_TICKET.pack(slot, sequence))
+        self._slots.words[_SENT] = sequence
+
+    def _free_slot(self) -> int | None:
+        words, count = self._slots.words, self._slots.count
+        for offset in range(count):
+            slot = (self._next + offset) % count
+            if words[_STATES + slot] == FREE:
+                return slot
+        return None
+
+    def _can_write(self) -> bool:
+        if self._reserved is not None or self._free_slot() is not None:
+            return True
+        _drain(self._tickets)  # before the second look, so that no wake-up is lost between
+        return self._free_slot() is not None
+
+    def reserve(self) -> Generator[Wait, None, Arrays]:
+        if self._reserved is None:
+            while not self._can_write():
+                yield waits.free_slot(self._writable, self.name, self._readers)
+            slot = self._free_slot()
+            assert slot is not None, "only the writer takes free slots"
+            self._slots.words[_STATES + slot] = WRITING
+            self._reserved = slot
+            self._next = (slot + 1) % self._slots.count
+        return self._slots.arrays[self._reserved]
+
+    def commit(self) -> None:
+        slot = self._reserved
+        if slot is None:
+            raise RuntimeError(f"nothing of {self.name} is reserved, so nothing can be committed")
+        self._sequence += 1
+        words = self._slots.words
+        words[_STATES + self._slots.count + slot] = self._sequence
+        words[_STATES + slot] = FILLED
+        self._send_ticket(slot, self._sequence)
+        self._reserved = None
+        self._clock.count_sent(self._size_bytes)
+
+    @property
+    def writable(self) -> Endpoint:
+        return self._writable
+
+
+class ChannelReader(LocalChannel):
+    """A reader's end. ``rank`` tells the readers of a channel apart."""
+
+    def __init__(
+        self,
+        name: str,
+        layout: Layout,
+        slots: int,
+        segment: int,
+        tickets: socket.socket,
+        writer: RoleId,
+        rank: int,
+        alone: bool,
+        incarnation: int,
+    ) -> None:
+        super().__init__(name, layout, slots, segment)
+        self._tickets = tickets
+        self._writer = writer
+        self._mark = CLAIMED + rank
+        self._alone = alone
+        self._segment = segment
+        self._backlog: deque[tuple[int, int]] = deque()
+        self._claimed: deque[int] = deque()
+        self._readable = FdEndpoint(tickets.fileno(), self._can_read)
+        if incarnation > 0:
+            self._mend()
+
+    def _exclusive(self) -> AbstractContextManager[None]:
+        """Readers that share a channel take tickets one at a time. The kernel drops a dead reader's lock."""
+        return nullcontext() if self._alone else _locked(self._segment)
+
+    def _mend(self) -> None:
+        """Give back what a lost incarnation had taken."""
+        words, count = self._slots.words, self._slots.count
+        with self._exclusive():
+            sent = words[_SENT]
+            taken = {slot for slot in range(count) if words[_STATES + slot] == self._mark}
+            taken |= {slot for slot in range(count) if self._is_filled(slot) and self._slots.sequence(slot) <= sent}
+            while (ticket := self._receive_ticket()) is not None:
+                self._backlog.append(ticket)
+                taken.discard(ticket[0])
+                if not self._alone:  # so that another reader's mending leaves it to this one
+                    words[_STATES + ticket[0]] = self._mark
+            for slot in taken:
+                words[_STATES + slot] = FREE
+        self._wake_writer()
+
+    def _is_filled(self, slot: int) -> bool:
+        return self._slots.words[_STATES + slot] == FILLED
+
+    def _receive_ticket(self) -> tuple[int, int] | None:
+        """The next ticket from the socket that is still good."""
+        while True:
+            try:
+                data = self._tickets.recv(_TICKET.size)
+            except BlockingIOError:
+                return None
+            if len(data) < _TICKET.size:
+                return None
+            slot, sequence = _TICKET.unpack(data)
+            if self._is_filled(slot) and self._slots.sequence(slot) == sequence:
+                return slot, sequence
+
+    def _next_ticket(self) -> tuple[int, int] | None:
+        """The next good ticket; of two copies in the backlog the first makes the second worthless."""
+        while self._backlog:
+            slot, sequence = self._backlog.popleft()
+            mine = self._slots.words[_STATES + slot] == (FILLED if self._alone else self._mark)
+            if mine and slot not in self._claimed and self._slots.sequence(slot) == sequence:
+                return slot, sequence
+        return self._receive_ticket()
+
+    def _can_read(self) -> bool:
+        if self._backlog:
+            return True
+        if not self._alone:  # a ticket taken here would be kept from the others
+            return self._readable.poll_now()
+        ticket = self._receive_ticket()
+        if ticket is not None:
+            self._backlog.append(ticket)
+        return ticket is not None
+
+    def try_claim(self) -> Arrays | None:
+        with self._exclusive():
+            ticket = self._next_ticket()
+            if ticket is None:
+                return None
+            slot = ticket[0]
+            self._slots.words[_STATES + slot] = self._mark
+        self._claimed.append(slot)
+        return self._slots.arrays[slot]
+
+    def claim(self) -> Generator[Wait, None, Arrays]:
+        while (arrays := self.try_claim()) is None:
+            yield waits.filled_slot(self._readable, self.name, self._writer)
+        return arrays
+
+    def release(self) -> None:
+        if not self._claimed:
+            raise RuntimeError(f"nothing of {self.name} is claimed, so nothing can be released")
+        self._slots.words[_STATES + self._claimed.popleft()] = FREE
+        self._wake_writer()
+
+    def _wake_writer(self) -> None:
+        try:
+            self._tickets.send(b"\0")
+        except BlockingIOError:
+            return  # the writer has wake-ups enough waiting for it
+
+    @property
+    def readable(self) -> Endpoint:
+        return self._readable
+
+
+@contextmanager
+def _locked(descriptor: int) -> Generator[None, None, None]:
+    fcntl.lockf(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.lockf(descriptor, fcntl.LOCK_UN)
+
+
+def _drain(wakeups: socket.socket) -> None:
+    while True:
+        try:
+            if not wakeups.recv(1):
+                return
+        except BlockingIOError:
+            return

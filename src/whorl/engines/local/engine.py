@@ -1,0 +1,36 @@
+"""The local engine: checks what can be checked before any process starts, then launches."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from whorl.config.schema import EngineConfig
+from whorl.engines.contract import Observer, Plan
+from whorl.engines.faults import VARIABLE, parse_faults
+from whorl.engines.local.limits import check_descriptors, check_memory
+from whorl.engines.local.status import PAGE_BYTES
+from whorl.engines.local.supervisor import LocalCluster
+from whorl.engines.local.wiring import check_wiring, needed_bytes, needed_descriptors
+from whorl.errors import BadInputError
+
+
+class LocalEngine:
+    """A process for each role."""
+
+    name = "local"
+
+    def __init__(self, config: EngineConfig | None = None, torch_threads: int = 1) -> None:
+        self._config = config or EngineConfig()
+        self._torch_threads = torch_threads
+
+    def launch(self, plan: Plan, observer: Observer) -> LocalCluster:
+        """Start every role's process; they run at once, and are looked after by ``run``."""
+        if sys.platform != "linux":
+            raise BadInputError("the local engine needs Linux (memfd, pidfd); use --engine inline")
+        plan.check()
+        check_wiring(plan)
+        parse_faults(os.environ.get(VARIABLE, ""))
+        check_memory(needed_bytes(plan) + PAGE_BYTES * len(plan.roles))
+        check_descriptors(needed_descriptors(plan))
+        return LocalCluster(plan, observer, self._config, self._torch_threads)

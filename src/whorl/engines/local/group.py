@@ -1,0 +1,100 @@
+"""A group between processes: every member writes its rows, waits for the others, and adds all rows in order itself.
+
+Rows and arrival words alternate between two parities. A member can be one round ahead of another at most (it needs the
+other's arrival to go further), so nobody writes rows that somebody still reads, and one wait per round is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+
+from whorl.engines import waits
+from whorl.engines.contract import RoleId, Wait
+from whorl.engines.local.memory import fence, map_segment, padded, words_of
+from whorl.engines.local.polling import FdEndpoint, ring, silence
+from whorl.engines.local.status import StatusClock
+from whorl.engines.summing import OrderedSum
+from whorl.types import Array, Layout
+
+
+def segment_bytes(layout: Layout, members: int, buffers: int) -> int:
+    """The size of a group's segment."""
+    return padded(8 * (2 + members)) + 2 * members * buffers * padded(layout.size_bytes)
+
+
+class LocalGroup:
+    """One member's end. ``doorbells`` are all members', in order."""
+
+    def __init__(
+        self,
+        name: str,
+        layout: Layout,
+        segment: int,
+        doorbells: list[int],
+        members: tuple[RoleId, ...],
+        rank: int,
+        buffers: int,
+        clock: StatusClock,
+    ) -> None:
+        self.name = name
+        self.rank = rank
+        self.size = len(members)
+        self._members = members
+        self._buffers = buffers
+        self._clock = clock
+        self._sent_bytes = layout.size_bytes * buffers
+        self._adder = OrderedSum(layout)
+        view = map_segment(segment)
+        self._words = words_of(view, 2 + self.size)  # two broadcast values, then each member's last round
+        data = np.frombuffer(view, dtype=np.uint8, offset=padded(8 * (2 + self.size)))
+        stride, per_parity = padded(layout.size_bytes), self.size * buffers
+        self._rows: list[list[Array]] = [
+            [data[row * stride : row * stride + layout.size_bytes] for row in range(first, first + per_parity)]
+            for first in (0, per_parity)
+        ]
+        self._runs = [[self._adder.runs(row) for row in rows] for rows in self._rows]
+        self._own_doorbell = doorbells[rank]
+        self._others = [doorbell for member, doorbell in enumerate(doorbells) if member != rank]
+        self._complete = FdEndpoint(self._own_doorbell, self._all_arrived)
+        self._round = self._words[2 + rank]
+
+    def sum(self, buffers: Sequence[Array]) -> Generator[Wait, None, Array]:
+        if len(buffers) != self._buffers:
+            raise ValueError(f"{self.name} takes {self._buffers} buffers of each member, got {len(buffers)}")
+        if self.size == 1:
+            return self._adder.total([self._adder.runs(buffer) for buffer in buffers])
+        parity = (self._round + 1) & 1
+        for offset, buffer in enumerate(buffers):
+            np.copyto(self._rows[parity][self.rank * self._buffers + offset], self._adder.raw(buffer))
+        self._clock.count_sent(self._sent_bytes)
+        yield from self._meet()
+        return self._adder.total(self._runs[parity])
+
+    def broadcast(self, value: int) -> Generator[Wait, None, int]:
+        if self.rank == 0:
+            self._words[(self._round + 1) & 1] = value
+        yield from self._meet()
+        return self._words[self._round & 1]
+
+    def barrier(self) -> Generator[Wait, None, None]:
+        yield from self._meet()
+
+    def _meet(self) -> Generator[Wait, None, None]:
+        fence()
+        self._round += 1
+        self._words[2 + self.rank] = self._round
+        ring(self._others)
+        while not self._all_arrived():
+            yield waits.all_members(self._complete, self.name, tuple(self._missing()))
+        fence()
+
+    def _missing(self) -> list[RoleId]:
+        return [who for who, round_ in zip(self._members, self._words[2:], strict=True) if round_ < self._round]
+
+    def _all_arrived(self) -> bool:
+        if min(self._words[2:]) >= self._round:
+            return True
+        silence(self._own_doorbell)  # before the second look, so that no wake-up is lost between
+        return min(self._words[2:]) >= self._round

@@ -1,0 +1,157 @@
+"""The supervisor's knowledge of one role, and its judgement of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from whorl import errors
+from whorl.engines.contract import RoleId, RoleSpec
+from whorl.engines.local.line import FrameSocket
+from whorl.engines.local.rolemain import STARTING
+from whorl.engines.local.spawner import Exit, describe_exit
+from whorl.engines.local.status import Progress, StatusPage
+from whorl.engines.usage import proportional_memory_bytes, state_and_cpu_s
+from whorl.errors import WhorlError
+
+_HANG_UP_GRACE_S = 1.0
+
+
+@dataclass
+class Process:
+    """A running incarnation."""
+
+    pid: int
+    pidfd: int
+    frames: FrameSocket
+    started: float = field(default_factory=time.monotonic)
+    said_ended: bool = False
+    failure: dict[str, Any] | None = None
+    condemned: str = ""
+    """Why the supervisor killed it."""
+    hung_up_at: float = 0.0
+    ping: _Ping | None = None
+
+    def signal(self, number: signal.Signals) -> None:
+        """By pidfd, so never somebody else's process."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def condemn(self, cause: str) -> None:
+        """Kill it for a reason; SIGKILL works on stopped processes too."""
+        self.condemned = self.condemned or cause
+        self.signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        self.frames.close()
+        os.close(self.pidfd)
+
+
+@dataclass(frozen=True)
+class _Ping:
+    sent: float
+    entries: int
+    cpu_s: float
+
+
+@dataclass
+class Hosted:
+    """A role of the plan in whatever state it is."""
+
+    spec: RoleSpec
+    status_descriptor: int
+    page: StatusPage
+    log_path: str
+    incarnation: int = 0
+    process: Process | None = None
+    ended: bool = False
+    start_at: float | None = 0.0
+    loss: dict[str, Any] | None = None
+    """What to tell about the last loss once the next incarnation runs."""
+    past_cpu_s: float = 0.0
+    memory_bytes: int = 0
+
+    @property
+    def id(self) -> RoleId:
+        return self.spec.id
+
+    def overdue(self, now: float) -> bool:
+        """Somebody waits long for this role: True when it should be pinged."""
+        process = self.process
+        if process is None or process.ping is not None or process.condemned:
+            return False
+        progress = self.page.progress()
+        if progress.deadline_ns:  # it is inside something that has a limit of its own
+            return False
+        process.ping = _Ping(now, progress.entries, state_and_cpu_s(process.pid)[1])
+        return True
+
+    def verdict(self, now: float, response_s: float) -> str:
+        """Why this role must be killed; empty when it need not."""
+        process = self.process
+        if process is None or process.condemned:
+            return ""
+        if self.page.deadline_ns and now * 1e9 > self.page.deadline_ns:
+            progress = self.page.progress()
+            if progress.deadline_ns and now * 1e9 > progress.deadline_ns:
+                return _hung(progress, now)
+        if process.hung_up_at and now - process.hung_up_at > _HANG_UP_GRACE_S:
+            return "closed its line to the supervisor"
+        if process.ping is not None:
+            return self._judge_silence(process, process.ping, now, response_s)
+        return ""
+
+    def _judge_silence(self, process: Process, ping: _Ping, now: float, response_s: float) -> str:
+        progress = self.page.progress()
+        if progress.entries != ping.entries:
+            process.ping = None  # it moved on by itself
+        elif now - ping.sent > response_s:
+            state, cpu_s = state_and_cpu_s(process.pid)
+            if self.spec.torch and cpu_s > ping.cpu_s:  # a long update: busy, and not to be judged by its silence
+                process.ping = None
+            else:
+                stopped = " (its process is stopped)" if state in "Tt" else ""
+                return f"did not answer for {now - ping.sent:.1f} s{stopped}"
+        return ""
+
+    def cause_of(self, process: Process, end: Exit | None) -> str:
+        """One line on why a process is gone."""
+        if process.condemned:
+            return process.condemned
+        if process.failure is not None:
+            return f"{process.failure['types'][0]}: {process.failure['message']}".splitlines()[0]
+        if end is None:
+            return "gone without a trace"
+        before = " before its role had ended" if end.status == 0 else ""
+        return describe_exit(end.status) + before
+
+    def usage(self) -> dict[str, float]:
+        """CPU seconds over all incarnations, proportional memory when last seen, bytes sent."""
+        cpu_s = self.past_cpu_s
+        if self.process is not None:
+            cpu_s += state_and_cpu_s(self.process.pid)[1]
+            self.memory_bytes = proportional_memory_bytes(self.process.pid) or self.memory_bytes
+        return {"cpu_s": cpu_s, "memory_bytes": float(self.memory_bytes), "bytes_sent": float(self.page.bytes_sent)}
+
+
+def _hung(progress: Progress, now: float) -> str:
+    lasted_s = now - progress.since_ns / 1e9
+    if progress.where == STARTING:
+        return f"did not start within {lasted_s:.1f} s"
+    doing = f"environment step of lane {progress.where}" if progress.phase == "environment" else progress.phase
+    return f"hung in {doing} for {lasted_s:.1f} s"
+
+
+def final_error(failure: dict[str, Any]) -> WhorlError:
+    """The error a role raised on purpose, again in the driver."""
+    for name in failure["types"]:
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, WhorlError):
+            error = kind(failure["message"])
+            error.add_note(failure["traceback"])
+            return error
+    return WhorlError(failure["message"])

@@ -1,0 +1,40 @@
+"""How often a role may be started again, and how soon."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from whorl.engines.contract import RoleId
+from whorl.errors import RoleLostError
+
+_BACKOFF_S = (0.0, 0.0, 0.1, 0.5, 1.0, 2.0)
+_SETTLED_S = 5.0
+
+
+class RestartBudget:
+    """Counts losses. A role that keeps dying is started ever more slowly, and in the end not at all."""
+
+    def __init__(self, max_restarts: int, max_restarts_without_progress: int) -> None:
+        self._max_restarts = max_restarts
+        self._max_without_progress = max_restarts_without_progress
+        self._total = 0
+        self._without_progress: Counter[RoleId] = Counter()
+        self._young_deaths: Counter[RoleId] = Counter()
+
+    def spend(self, role: RoleId, lived_s: float, cause: str) -> float:
+        """Account for a loss; returns how long to wait before the next start, or raises ``RoleLostError``."""
+        self._total += 1
+        self._without_progress[role] += 1
+        self._young_deaths[role] = self._young_deaths[role] + 1 if lived_s < _SETTLED_S else 1
+        if self._total > self._max_restarts:
+            raise RoleLostError(f"{role} was lost, the run's {self._total}th loss (engine.max_restarts): {cause}")
+        if self._without_progress[role] > self._max_without_progress:
+            raise RoleLostError(
+                f"{role} was lost {self._without_progress[role]} times without a new update between "
+                f"(engine.max_restarts_without_progress): {cause}"
+            )
+        return _BACKOFF_S[min(self._young_deaths[role], len(_BACKOFF_S)) - 1]
+
+    def progress(self) -> None:
+        """There was a new update: everybody's count without progress starts again. The back-off does not."""
+        self._without_progress.clear()

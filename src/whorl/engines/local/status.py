@@ -1,0 +1,109 @@
+"""A role's status page: where its time goes and what it is in the middle of, readable without asking it.
+
+A page of int64 words in shared memory, written by the role alone. A hung or stopped role cannot answer; its page can
+still be read.
+"""
+
+from __future__ import annotations
+
+import struct
+from time import monotonic_ns
+from typing import NamedTuple
+
+from whorl.engines.contract import PHASES, Phase
+from whorl.engines.local.memory import words_of
+
+PAGE_BYTES = 4096
+
+_PHASE, _SINCE, _DEADLINE, _WHERE, _ENTRIES, _SENT = range(6)
+_SPENT = 8
+_WORDS = _SPENT + len(PHASES)
+_INDEX: dict[Phase, int] = {phase: index for index, phase in enumerate(PHASES)}
+_pack_entry = struct.Struct("=5q").pack_into
+
+
+class Progress(NamedTuple):
+    """What a role is in the middle of. Times are of ``time.monotonic_ns``."""
+
+    phase: Phase
+    since_ns: int
+    deadline_ns: int
+    """0 when there is none."""
+    where: int
+    entries: int
+
+
+class StatusClock:
+    """The role's side: a clock that also says what is being done, and until when."""
+
+    def __init__(self, page: memoryview) -> None:
+        self._page = page
+        self._words = words_of(page, _WORDS)
+        self._phase = _INDEX["other"]
+        self._resumes_as: Phase = "other"
+        self._entries = self._words[_ENTRIES]
+        self._since_ns = monotonic_ns()
+        self.enter("other")
+
+    def enter(self, phase: Phase, deadline_s: float = 0.0, where: int = 0) -> None:
+        now = monotonic_ns()
+        self._words[_SPENT + self._phase] += now - self._since_ns
+        self._since_ns = now
+        self._phase = index = _INDEX[phase]
+        self._entries += 1
+        _pack_entry(self._page, 0, index, now, now + int(deadline_s * 1e9) if deadline_s else 0, where, self._entries)
+
+    def pause(self) -> None:
+        """The role is blocked: time counts as waiting."""
+        self._resumes_as = PHASES[self._phase]
+        self.enter("waiting")
+
+    def resume(self) -> None:
+        """The role goes on in the phase it was in."""
+        self.enter(self._resumes_as)
+
+    def count_sent(self, size_bytes: int) -> None:
+        """Count bytes handed over."""
+        self._words[_SENT] += size_bytes
+
+    def shares(self) -> dict[str, float]:
+        spent = [self._words[_SPENT + index] for index in range(len(PHASES))]
+        spent[self._phase] += monotonic_ns() - self._since_ns
+        return {phase: ns / 1e9 for phase, ns in zip(PHASES, spent, strict=True)}
+
+
+class StatusPage:
+    """The supervisor's side: reads only."""
+
+    def __init__(self, page: memoryview) -> None:
+        self._words = words_of(page, _WORDS)
+
+    @property
+    def deadline_ns(self) -> int:
+        """When the current entry becomes a hang; 0 for never."""
+        return self._words[_DEADLINE]
+
+    @property
+    def bytes_sent(self) -> int:
+        return self._words[_SENT]
+
+    def progress(self) -> Progress:
+        """A consistent view: read again while the role was writing."""
+        while True:
+            entries = self._words[_ENTRIES]
+            phase, since, deadline, where = (self._words[index] for index in (_PHASE, _SINCE, _DEADLINE, _WHERE))
+            if self._words[_ENTRIES] == entries:
+                return Progress(PHASES[phase], since, deadline, where, entries)
+
+    def shares(self, running: bool) -> dict[str, float]:
+        """Seconds per phase over all incarnations, up to now when the role is running."""
+        spent = [self._words[_SPENT + index] for index in range(len(PHASES))]
+        now = self.progress()
+        if running and now.entries:
+            spent[_INDEX[now.phase]] += max(0, monotonic_ns() - now.since_ns)
+        return {phase: ns / 1e9 for phase, ns in zip(PHASES, spent, strict=True)}
+
+    def start_afresh(self) -> None:
+        """Forget what a dead incarnation was in the middle of; times and counts stay."""
+        self._words[_PHASE], self._words[_SINCE] = _INDEX["other"], monotonic_ns()
+        self._words[_DEADLINE] = self._words[_WHERE] = 0

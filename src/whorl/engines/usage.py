@@ -1,0 +1,41 @@
+"""What processes use, read from /proc, and sums per kind of role."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def proportional_memory_bytes(pid: int | str) -> int:
+    """A process's proportional set size: pages shared with others count in part. 0 when it is gone."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    for line in rollup.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def state_and_cpu_s(pid: int) -> tuple[str, float]:
+    """The state letter of ``ps`` and the CPU seconds used; ``("X", 0.0)`` when the process is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "X", 0.0
+    fields = stat.rpartition(")")[2].split()
+    return fields[0], (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def by_kind(rows: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    """Sum the values of the roles of each kind."""
+    table: dict[str, dict[str, float]] = {}
+    for kind, values in rows:
+        row = table.setdefault(kind, {})
+        for name, value in values.items():
+            row[name] = row.get(name, 0.0) + value
+    return table

@@ -1,0 +1,126 @@
+"""Waits that expire, time shares, ends and failures."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from contract_roles import NUMBERS, SUMS
+
+from whorl import errors
+from whorl.config.schema import EngineConfig
+from whorl.engines.contract import ChannelSpec, GroupSpec, Plan, RoleId, RoleSpec
+from whorl.engines.registry import engine_table, make_engine
+from whorl.errors import BadInputError, ConfigError, StalledError
+
+WRITER, READER, ROLE = RoleId("writer", 0), RoleId("reader", 0), RoleId("actor", 0)
+NUMBERS_CHANNEL = ChannelSpec("numbers", NUMBERS, 2, WRITER, (READER,))
+
+
+def test_a_wait_expires_and_names_who_was_waited_for(run):
+    plan = Plan(
+        roles=(
+            RoleSpec(WRITER, "contract_roles:end_at_once"),
+            RoleSpec(READER, "contract_roles:expires", {"source": "numbers"}),
+        ),
+        job={},
+        channels=(NUMBERS_CHANNEL,),
+    )
+    assert run(plan).bodies("expired") == [{"text": "reader-0 waited 0.3 s for writer-0's numbers and gave up"}]
+
+
+def test_when_patience_ends_the_run_ends_and_says_who_waited_for_whom(engine, recorder):
+    if engine.name == "local":
+        engine = make_engine(EngineConfig(name="local", patience_s=0.5))
+    plan = Plan(
+        roles=(
+            RoleSpec(WRITER, "contract_roles:idle"),
+            RoleSpec(READER, "contract_roles:waits_for_ever", {"source": "numbers"}),
+        ),
+        job={},
+        channels=(NUMBERS_CHANNEL,),
+    )
+    with engine.launch(plan, recorder) as cluster, pytest.raises(StalledError, match=r"writer-0.*'stop'|reader-0.*"):
+        cluster.run(until=lambda: False, timeout_s=20)
+
+
+def test_a_group_names_its_missing_members(recorder):
+    members = (RoleId("learner", 0), RoleId("learner", 1))
+    plan = Plan(
+        roles=tuple(RoleSpec(member, "contract_roles:wait_alone", {"group": "learners"}) for member in members),
+        job={},
+        groups=(GroupSpec("learners", SUMS, members),),
+    )
+    with make_engine(EngineConfig(name="inline")).launch(plan, recorder) as cluster:
+        expected = "no role can go on: learner-0 waits for learner-1 in learners; learner-1 waits for a message 'never'"
+        with pytest.raises(StalledError, match=expected):
+            cluster.run(until=lambda: False)
+
+
+def test_time_shares_add_up(engine, recorder):
+    plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:take_time"),), job={})
+    with engine.launch(plan, recorder) as cluster:
+        cluster.run(until=lambda: False, timeout_s=20)
+        (shares,) = recorder.bodies("shares")
+        assert 0.15 <= shares["environment"] < 0.25
+        assert 0.1 <= shares["learning"] < 0.2
+        assert 0.2 <= shares["waiting"] < 0.4
+        assert shares["inference"] == 0.0
+        totals = cluster.time_shares()["actor"]
+        assert totals["environment"] == pytest.approx(shares["environment"], abs=0.01)
+        usage = cluster.resources()["actor"]
+        assert set(usage) == {"cpu_share", "memory_bytes", "bytes_sent"}
+        assert cluster.restarts == {"actor": 0}
+
+
+@pytest.mark.parametrize("name", ["EnvironmentFault", "BadInputError", "StalledError"])
+def test_errors_raised_on_purpose_reach_the_driver_as_they_are(engine, recorder, name):
+    plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:fail_as"),), job={"error": name})
+    kind = getattr(errors, name)
+    with engine.launch(plan, recorder) as cluster:
+        cluster.send(ROLE, "go")
+        with pytest.raises(kind, match=r"lane 3 returned NaN|no such thing|waited for nobody") as caught:
+            cluster.run(until=lambda: False, timeout_s=20)
+    assert type(caught.value) is kind
+    assert not recorder.restarts
+
+
+def test_until_ends_the_run_promptly_and_the_time_out_too(engine, recorder):
+    plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:answer"),), job={})
+    with engine.launch(plan, recorder) as cluster:
+        cluster.send(ROLE, "hello")
+        cluster.run(until=lambda: bool(recorder.messages), timeout_s=20)
+        assert len(recorder.messages) == 1
+        started = time.monotonic()
+        cluster.run(until=lambda: time.monotonic() > started + 0.1) if engine.name == "local" else None
+        assert time.monotonic() - started < 1.0
+
+
+def test_roles_run_their_finally_blocks_when_the_cluster_is_closed(engine, recorder, tmp_path: Path):
+    witness = tmp_path / "witness"
+    plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:close_politely"),), job={"witness": str(witness)})
+    with engine.launch(plan, recorder) as cluster:
+        cluster.run(until=lambda: bool(recorder.messages), timeout_s=20)
+        started = time.monotonic()
+    assert time.monotonic() - started < 1.5
+    assert witness.read_text() == "closed\n"
+    cluster.close()
+
+
+def test_an_exception_in_the_driver_closes_everything(engine, recorder):
+    plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:idle"),), job={})
+    with pytest.raises(ZeroDivisionError), engine.launch(plan, recorder):
+        _ = 1 / 0
+
+
+def test_an_entry_that_does_not_exist_is_bad_input(engine, recorder):
+    plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:nothing_here"),), job={})
+    with pytest.raises(BadInputError, match="nothing_here"), engine.launch(plan, recorder) as cluster:
+        cluster.run(until=lambda: False, timeout_s=20)
+
+
+def test_engines_are_listed_and_misspelt_ones_are_refused():
+    assert [name for name, _ in engine_table()] == ["inline", "local"]
+    with pytest.raises(ConfigError, match="did you mean 'local'"):
+        make_engine(EngineConfig(name="lokal"))
