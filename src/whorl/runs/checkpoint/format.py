@@ -91,7 +91,7 @@ class Manifest:
 def encode_manifest(manifest: Manifest) -> bytes:
     """The manifest with its own checksum, readable by people."""
     body = asdict(manifest)
-    return json.dumps({**body, "sha256": _checksum(body)}, indent=1, sort_keys=True).encode() + b"\n"
+    return json.dumps({**body, "sha256": _checksum(body)}, indent=1, sort_keys=True).encode()
 
 
 def decode_manifest(raw: bytes) -> Manifest:
@@ -104,8 +104,8 @@ def decode_manifest(raw: bytes) -> Manifest:
     version = body.get("format")
     if type(version) is int and version > FORMAT:
         raise NewerFormatError(
-            f"written in checkpoint format {version} by whorl {str(body.get('whorl'))[:40]}, and this whorl reads up to "
-            f"format {FORMAT}: install that version to go on"
+            f"written in checkpoint format {version} by whorl {str(body.get('whorl'))[:40]}, and this whorl reads up "
+            f"to format {FORMAT}: install that version to go on"
         )
     if body.pop("sha256", None) != _checksum(body):
         raise CheckpointError(f"{MANIFEST} does not match its own checksum")

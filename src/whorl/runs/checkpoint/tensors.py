@@ -84,5 +84,5 @@ def _check_header(name: str, descriptor: int) -> None:
     if not isinstance(header, dict):
         raise CheckpointError(f"{name} is not a safetensors file: its header is not a table")
     for key, entry in header.items():
-        if key != "__metadata__" and (not isinstance(entry, dict) or entry.get("dtype") not in DTYPES):
+        if key != "__metadata__" and (not isinstance(entry, dict) or str(entry.get("dtype")) not in DTYPES):
             raise CheckpointError(f"{name}: array {key[:100]!r} has no dtype that a checkpoint may hold")
