@@ -78,10 +78,13 @@ class MetricsWriter:
     def truncate_after(self, update: int) -> None:
         """Forget the lines of later updates, at a resume from the checkpoint of ``update``."""
         self.flush()
-        os.close(self._descriptor)
         kept = [json.dumps(record).encode() + b"\n" for record in _records(self._path) if record["update"] <= update]
-        write_atomic(self._path, b"".join(kept))
-        self._descriptor = _open_for_append(self._path)
+        try:
+            write_atomic(self._path, b"".join(kept))
+            replaced, self._descriptor = self._descriptor, _open_for_append(self._path)
+            os.close(replaced)
+        except OSError as error:
+            raise BadInputError(f"{self._path}: cannot rewrite metrics: {os_reason(error)}") from error
 
     def close(self) -> None:
         """Flush and let go. May be called again."""

@@ -18,10 +18,10 @@ Status = Literal["completed", "stopped", "preempted", "failed"]
 
 @dataclass(frozen=True)
 class Staleness:
-    """Weight versions between acting and learning, over all steps used."""
+    """Weight versions between acting and learning, over all steps used. Null before the first."""
 
-    mean: float = 0.0
-    p99: float = 0.0
+    mean: float | None = 0.0
+    p99: float | None = 0.0
     max: int = 0
 
 
@@ -57,7 +57,7 @@ class Result:
     return_mean: float | None
     """Over the last 100 episodes."""
     wall_s: float
-    env_steps_per_s: float
+    env_steps_per_s: float | None
     """Steady state: without start and compilation."""
     weights_sha256: str
     exact: bool
@@ -93,7 +93,7 @@ class Result:
 
 
 def _without_nan(value: Any) -> Any:
-    """JSON has no NaN: what does not exist is null, or 0 in a table of numbers."""
+    """JSON has no NaN: what does not exist is null."""
     if isinstance(value, dict):
         return {name: _without_nan(entry) for name, entry in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

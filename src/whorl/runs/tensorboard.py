@@ -21,8 +21,10 @@ class TensorBoardWriter:
 
     def __init__(self, path: Path, resumed_at_env_steps: int | None = None) -> None:
         try:
-            from tensorboard.compat.proto import event_pb2, summary_pb2
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+            from tensorboard.compat.proto import event_pb2, summary_pb2  # type: ignore[import-untyped, unused-ignore]
+            from tensorboard.summary.writer.event_file_writer import (  # type: ignore[import-untyped, unused-ignore]
+                EventFileWriter,
+            )
         except ImportError as error:
             raise MissingExtraError(
                 "run.tensorboard needs TensorBoard, which is not installed: pip install 'whorl[tensorboard]'"
