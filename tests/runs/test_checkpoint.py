@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -236,6 +238,31 @@ def test_background_saver_saves_one_at_a_time(writer: CheckpointWriter) -> None:
     assert outcome.path == writer.directory / "update-000000001"
     assert saver.poll() == []
     assert not saver.busy
+
+
+def test_a_second_signal_during_a_save_waits_for_the_same_one(
+    writer: CheckpointWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = BackgroundSaver(writer)
+    may_go_on = threading.Event()
+    begin = writer.begin
+    monkeypatch.setattr(writer, "begin", lambda update: may_go_on.wait(30) and begin(update))
+    request = SaveRequest(1, {}, {"state": 0}, CheckpointMeta(10))
+
+    def on_alarm(*_: object) -> None:
+        assert not saver.submit(request)
+        may_go_on.set()
+        saver.wait()
+
+    previous = signal.signal(signal.SIGALRM, on_alarm)
+    try:
+        assert saver.submit(request)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        saver.wait()
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert [outcome.path is not None for outcome in saver.poll()] == [True]
+    assert names(writer) == ["update-000000001"]
 
 
 def test_background_failure_is_surfaced_counted_and_retried(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

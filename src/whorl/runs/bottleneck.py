@@ -34,7 +34,7 @@ def bottleneck(time_share: TimeShare, workflow: str = "") -> str:
         return turns
     advice = {
         "learning": _when_learning(workflow),
-        "environment": "more --actors would help; a slower simulator gains most from actors of its own",
+        "environment": "more --actors would help",
         "inference": "more --envs-per-actor (larger batches) or a smaller network would help",
         "transfer": "longer trajectories, fewer --actors per learner or smaller observations would help",
     }[phase]

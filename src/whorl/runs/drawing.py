@@ -49,7 +49,8 @@ def curve(
     labels = [top, *[""] * (height - 2), bottom] if height > 1 else [top]
     lines = [f"{text:>{margin}} {wall}{row}" for text, row in zip(labels, body, strict=True)]
     first, last = rate(finite[0][0]), f"{rate(finite[-1][0])} env steps"
-    foot = f"{first}{label:^{max(0, width - len(first) - len(last))}}{last}"
+    room = max(1, width - len(first) - len(last))
+    foot = f"{first}{label if len(label) + 2 <= room else '':^{room}}{last}"
     return [*lines, " " * (margin + 2) + foot]
 
 
