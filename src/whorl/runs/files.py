@@ -1,0 +1,43 @@
+"""Small file habits that every part of a run shares: atomic writes, fsync, names that are safe on any file system."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace a file whole: readers see the old or the new one, even after a crash, never a part."""
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        fsync_directory(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def fsync_directory(path: Path) -> None:
+    """Make the directory's entries (new names, renames) durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def file_safe(name: str) -> str:
+    """A name that is one plain path component: ``ALE/Pong-v5`` becomes ``ALE-Pong-v5``."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:100]
+    return safe or "unnamed"
+
+
+def os_reason(error: OSError) -> str:
+    """The operating system's reason in its own words: ``No space left on device``."""
+    return error.strerror or str(error)

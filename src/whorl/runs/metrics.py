@@ -1,0 +1,199 @@
+"""Metrics of a run: JSON lines always, TensorBoard on request, and the window of recent episodes.
+
+{"update": 12, "env_steps": 3072, "wall_s": 1.93, "return_mean": 41.2, "policy_loss": -0.013, ...}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from whorl.errors import BadInputError
+from whorl.runs.files import os_reason, write_atomic
+from whorl.types import Array, Arrays
+
+Record = Mapping[str, float | int | bool | None]
+"""One update's values. ``update`` and ``env_steps`` are always there."""
+
+
+class MetricsSink(Protocol):
+    """Where records go."""
+
+    def write(self, record: Record) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class MetricsWriter:
+    """Appends records to ``metrics.jsonl``, at most one write to the disk per second.
+
+    A crash leaves at most a partial last line, which readers skip and the next writer cuts off. A full disk does not
+    stop training: lines wait (up to ``max_waiting_bytes``, newer ones are then dropped and counted).
+    """
+
+    flush_every_s = 1.0
+    max_waiting_bytes = 16 << 20
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._waiting = bytearray()
+        self._flushed_at = time.monotonic()
+        self.dropped = 0
+        self.last_error = ""
+        try:
+            self._descriptor = _open_for_append(path)
+        except OSError as error:
+            raise BadInputError(f"{path}: cannot write metrics: {os_reason(error)}") from error
+
+    def write(self, record: Record) -> None:
+        """Add a line. Values that are not finite become null."""
+        line = json.dumps({name: _plain(value) for name, value in record.items()}).encode() + b"\n"
+        if len(self._waiting) + len(line) > self.max_waiting_bytes:
+            self.dropped += 1
+        else:
+            self._waiting += line
+        if time.monotonic() - self._flushed_at >= self.flush_every_s:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything waiting to the operating system."""
+        self._flushed_at = time.monotonic()
+        try:
+            while self._waiting:
+                del self._waiting[: os.write(self._descriptor, self._waiting)]
+            self.last_error = ""
+        except OSError as error:
+            self.last_error = f"{self._path}: metrics wait to be written: {os_reason(error)}"
+
+    def truncate_after(self, update: int) -> None:
+        """Forget the lines of later updates, at a resume from the checkpoint of ``update``."""
+        self.flush()
+        kept = [json.dumps(record).encode() + b"\n" for record in _records(self._path) if record["update"] <= update]
+        try:
+            write_atomic(self._path, b"".join(kept))
+            replaced, self._descriptor = self._descriptor, _open_for_append(self._path)
+            os.close(replaced)
+        except OSError as error:
+            raise BadInputError(f"{self._path}: cannot rewrite metrics: {os_reason(error)}") from error
+
+    def close(self) -> None:
+        """Flush and let go. May be called again."""
+        if self._descriptor >= 0:
+            self.flush()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def read_metrics(path: Path) -> dict[str, Array]:
+    """Every metric as an array with one value per line; NaN where a line has none. Whole numbers stay integers."""
+    records = list(_records(path))
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: _column([record.get(name) for record in records]) for name in names}
+
+
+class EpisodeWindow:
+    """Returns and lengths of the last episodes, and the number of all so far."""
+
+    def __init__(self, size: int = 100) -> None:
+        self._returns: deque[float] = deque(maxlen=size)
+        self._lengths: deque[int] = deque(maxlen=size)
+        self.episodes = 0
+
+    def add(self, episode_return: float, length: int) -> None:
+        """An episode has ended."""
+        self._returns.append(float(episode_return))
+        self._lengths.append(int(length))
+        self.episodes += 1
+
+    @property
+    def return_mean(self) -> float:
+        """NaN before the first episode."""
+        return math.fsum(self._returns) / len(self._returns) if self._returns else math.nan
+
+    @property
+    def length_mean(self) -> float:
+        """NaN before the first episode."""
+        return sum(self._lengths) / len(self._lengths) if self._lengths else math.nan
+
+    @property
+    def full(self) -> bool:
+        """True when the mean is over as many episodes as the window holds."""
+        return len(self._returns) == self._returns.maxlen
+
+    def save(self) -> Arrays:
+        """For a checkpoint."""
+        return {
+            "returns": np.array(self._returns, np.float64),
+            "lengths": np.array(self._lengths, np.int64),
+            "episodes": np.array(self.episodes, np.int64),
+        }
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """From a checkpoint."""
+        self._returns.clear()
+        self._lengths.clear()
+        self._returns.extend(float(value) for value in arrays["returns"])
+        self._lengths.extend(int(value) for value in arrays["lengths"])
+        self.episodes = int(arrays["episodes"])
+
+
+def _open_for_append(path: Path) -> int:
+    """Open at the end of the last whole line: a crash may have left a part of one."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - 65536)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    os.ftruncate(descriptor, end)
+    return descriptor
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot read metrics: {os_reason(error)}") from error
+    with file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return  # still being written, or cut off by a crash
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(record, dict) and isinstance(record.get("update"), int):
+                yield record
+
+
+def _plain(value: Any) -> float | int | None:
+    if value is None or isinstance(value, int):
+        return value
+    number = float(value)
+    if not math.isfinite(number):
+        return None
+    return int(value) if isinstance(value, np.integer) else number
+
+
+def _column(values: list[Any]) -> Array:
+    if all(type(value) is int for value in values):
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            pass
+    return np.array([float(value) if isinstance(value, int | float) else math.nan for value in values], np.float64)

@@ -1,0 +1,61 @@
+"""What ``whorl.train`` returns: a finished (or stopped) run to look at and to act with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from whorl.errors import BadInputError
+from whorl.runs.directory import RunDirectory
+from whorl.runs.metrics import read_metrics
+from whorl.runs.result import Result, Status
+from whorl.types import Array
+
+
+class ActingPolicy(Protocol):
+    """The learnt map from observations to actions."""
+
+    def act(self, observation: Any) -> Any:
+        """The greedy action for one observation of the environment's own form."""
+        ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk.
+
+    >>> run = whorl.train("ppo", "CartPole-v1", steps=100_000)      # doctest: +SKIP
+    >>> run.result.return_mean, run.metrics["return_mean"][-1]      # doctest: +SKIP
+    >>> action = run.policy.act(observation)                        # doctest: +SKIP
+    """
+
+    path: Path
+    result: Result
+    load_policy: Callable[[Path], ActingPolicy] | None = field(default=None, repr=False)
+    """Makes the policy from the newest checkpoint, when it is first asked for."""
+
+    @classmethod
+    def open(cls, path: Path | str, load_policy: Callable[[Path], ActingPolicy] | None = None) -> Run:
+        """A run that has ended, from its directory."""
+        directory = RunDirectory.open(path)
+        return cls(directory.path, Result.read(directory.result), load_policy)
+
+    @property
+    def status(self) -> Status:
+        """``completed``, ``stopped``, ``preempted`` or ``failed``."""
+        return self.result.status
+
+    @cached_property
+    def metrics(self) -> dict[str, Array]:
+        """Every metric as an array with one value per update."""
+        return read_metrics(RunDirectory(self.path).metrics)
+
+    @cached_property
+    def policy(self) -> ActingPolicy:
+        """The policy of the newest checkpoint."""
+        if self.load_policy is None:
+            raise BadInputError(f"{self.path}: this run was opened without a policy; use `whorl.train` or `whorl eval`")
+        return self.load_policy(self.path)
