@@ -76,4 +76,3 @@ def test_verification_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (page,) = (tmp_path / "docs" / "results").glob("verify-*.md")
     assert "2 of 3 parts passed" in page.read_text()
     assert "| speed_per_s | 7 |" in page.read_text()
-    assert verify("nonsense").returncode == 2

@@ -74,15 +74,16 @@ def run(repeats: int, directory: Path) -> Report:
     )
     with tempfile.TemporaryDirectory() as runs:
         for seed in range(1, repeats + 1):
-            for measure, name, value in (
-                (speed, PEER, _peer_speed(python, seed)),
-                (speed, "whorl", _whorl_speed(Path(runs) / f"speed-{seed}", seed)),
-                (solve, PEER, _peer_solve(python, seed, report.notes)),
-                (solve, "whorl", _whorl_solve(Path(runs) / f"solve-{seed}", seed, report.notes)),
-            ):
-                measure.add(name, value)
-                print(f"  seed {seed}: {name:<18} {value:10,.1f} {measure.unit}", file=sys.stderr)
+            _add(speed, PEER, seed, _peer_speed(python, seed))
+            _add(speed, "whorl", seed, _whorl_speed(Path(runs) / f"speed-{seed}", seed))
+            _add(solve, PEER, seed, _peer_solve(python, seed, report.notes))
+            _add(solve, "whorl", seed, _whorl_solve(Path(runs) / f"solve-{seed}", seed, report.notes))
     return report
+
+
+def _add(measure: Measure, subject: str, seed: int, value: float) -> None:
+    measure.add(subject, value)
+    print(f"  seed {seed}: {subject:<18} {value:10,.1f} {measure.unit}", file=sys.stderr)
 
 
 def _peer_speed(python: Path, seed: int) -> float:
@@ -93,7 +94,7 @@ def _peer_speed(python: Path, seed: int) -> float:
 
 
 def _peer_solve(python: Path, seed: int, notes: list[str]) -> float:
-    output, wall_s = _timed([str(python), str(PEER_SCRIPT), "solve", *map(str, (SOLVE_ENV_STEPS, GOAL_RETURN, seed))])
+    output, wall_s = _timed(_peer(python, "solve", SOLVE_ENV_STEPS, GOAL_RETURN, seed))
     _note_failure(PEER, seed, json.loads(output), notes)
     return wall_s
 
@@ -108,6 +109,10 @@ def _whorl_solve(run_dir: Path, seed: int, notes: list[str]) -> float:
     _, wall_s = _timed(_train(run_dir, seed, "--stop-return", str(GOAL_RETURN)))
     _note_failure("whorl", seed, json.loads((run_dir / "result.json").read_text()), notes)
     return wall_s
+
+
+def _peer(python: Path, what: str, *numbers: int) -> list[str]:
+    return [str(python), str(PEER_SCRIPT), what, *map(str, numbers)]
 
 
 def _train(run_dir: Path, seed: int, *options: str) -> list[str]:

@@ -51,7 +51,7 @@ def speed(warm_up: int, measured: int, seed: int) -> dict[str, float]:
     from stable_baselines3.common.callbacks import BaseCallback
 
     class Begin(BaseCallback):  # type: ignore[misc]
-        """Notes when the first rollout after the warm-up begins: once per 256 environment steps, so it costs nothing."""
+        """Notes when the first rollout after the warm-up begins; called once per 256 environment steps."""
 
         at_s = 0.0
         env_steps = 0
