@@ -1,7 +1,7 @@
 """Writes the reference pages that come from the code: docs/reference/settings.md.
 
-    python tools/reference.py            write them
-    python tools/reference.py --check    only say whether they are up to date
+python tools/reference.py            write them
+python tools/reference.py --check    only say whether they are up to date
 """
 
 from __future__ import annotations
