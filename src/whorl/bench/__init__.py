@@ -1,0 +1,55 @@
+"""Benchmarks: no claim of speed without one beside it.
+
+    whorl bench                 list them
+    whorl bench ppo             run one; the table goes to the console, everything measured to .bench/<name>-<time>.json
+
+A benchmark that compares with a peer installs it into an environment of its own below ``.bench/`` and alternates with
+it in fresh processes, so that both meet the same weather. It reports medians, ratios and every single value.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from whorl.bench.report import Report, print_report
+from whorl.errors import BadInputError
+
+BENCHMARKS = {
+    "ppo": ("whorl.bench.ppo_cartpole:run", "PPO on CartPole-v1 against Stable-Baselines3: steps/s, seconds to 475"),
+}
+"""Name to ``module:function`` and a summary. The function takes (repeats, directory) and returns a ``Report``."""
+
+DIRECTORY = Path(".bench")
+
+
+def main(names: list[str], repeats: int = 3, out: Path | None = None) -> int:
+    """Run benchmarks by name; without a name, list them. ``out`` is the JSON file (default: below ``.bench/``)."""
+    if not names:
+        for name, (_, summary) in BENCHMARKS.items():
+            print(f"  whorl bench {name:<10} {summary}")
+        return 0
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        raise BadInputError(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+    if repeats < 1:
+        raise BadInputError(f"--repeats {repeats}: must be at least 1")
+    DIRECTORY.mkdir(exist_ok=True)
+    reports = []
+    for name in names:
+        report = _function(BENCHMARKS[name][0])(repeats, DIRECTORY)
+        print_report(report)
+        reports.append(report)
+    path = out or DIRECTORY / f"{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    path.write_text(json.dumps([report.as_json() for report in reports], indent=1) + "\n")
+    print(f"written to {path}", file=sys.stderr)
+    return 0
+
+
+def _function(where: str) -> Callable[[int, Path], Report]:
+    module, _, name = where.partition(":")
+    function: Callable[[int, Path], Report] = getattr(importlib.import_module(module), name)
+    return function
