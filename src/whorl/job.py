@@ -11,7 +11,7 @@ from whorl.agents.contract import Agent, AgentSpec
 from whorl.agents.registry import get_agent
 from whorl.config.layers import from_plain, to_plain
 from whorl.config.schema import Config
-from whorl.envs.registry import spec_from_json, spec_to_json
+from whorl.envs.spec_json import spec_from_json, spec_to_json
 from whorl.trajectory.lanes import LaneMap
 from whorl.types import EnvSpec
 
@@ -48,6 +48,7 @@ class Job:
             "config": to_plain(self.config),
             "env": spec_to_json(self.env),
             "run_dir": str(self.run_dir),
+            "log_dir": str(self.run_dir / "logs"),
             "token": self.token,
             "hosted": self.hosted,
             "step_time_s": self.step_time_s,
@@ -58,7 +59,7 @@ class Job:
         """The inverse of ``to_plain``."""
         agent = get_agent(plain["config"]["agent"]["name"])
         return cls(
-            config=from_plain(plain["config"], agent.config),
+            config=from_plain(agent.config, plain["config"]),
             env=spec_from_json(plain["env"]),
             run_dir=Path(plain["run_dir"]),
             token=plain["token"],

@@ -20,6 +20,7 @@ WARM_UP_UPDATES = 2
 """Left out of the steady-state rate: start-up, and compilation where there is any."""
 RATE_WINDOW = 50
 SHOWN_WARNINGS = 20
+SHOW_EVERY_S = 0.2
 
 
 class Journal:
@@ -34,6 +35,7 @@ class Journal:
         self._job = job
         self._console = console
         self._started = time.monotonic()
+        self._shown_at = 0.0
         self._sinks: list[MetricsSink] = [MetricsWriter(directory.metrics)]
         if job.config.run.tensorboard:
             from whorl.runs.tensorboard import TensorBoardWriter
@@ -102,7 +104,9 @@ class Journal:
 
     def show(self, cluster: Cluster) -> None:
         """Draw, if it is time to."""
-        self._console.update(self.status(cluster))
+        if time.monotonic() - self._shown_at >= SHOW_EVERY_S:
+            self._shown_at = time.monotonic()
+            self._console.update(self.status(cluster))
 
     def status(self, cluster: Cluster) -> RunStatus:
         """A snapshot for people."""
@@ -127,7 +131,7 @@ class Journal:
             return_history=tuple(self._history),
             staleness_mean=sum(value * count for value, count in self._staleness.items()) / total,
             staleness_max=max(self._staleness, default=0),
-            time_share=cluster.time_shares(),
+            time_share=_as_shares(cluster.time_shares()),
             restarts=self._restarts,
             failed_saves=self._failed_saves,
             checkpoint_update=self._checkpoint[0] if self._checkpoint else None,
@@ -158,7 +162,7 @@ class Journal:
             exact=bool(summary.get("exact", False)),
             staleness=self._staleness_summary(),
             transitions=self._transitions(summary, cluster),
-            time_share=cluster.time_shares() if cluster else {},
+            time_share=_as_shares(cluster.time_shares()) if cluster else {},
             resources=cluster.resources() if cluster else {},
             restarts=cluster.restarts if cluster else {},
             error=error,
@@ -205,3 +209,13 @@ class Journal:
         return Transitions(
             collected=collected, used=used, lost=lost, in_flight=collected - used - lost, dropped=0, reused=0
         )
+
+
+def _as_shares(seconds: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Seconds per phase as shares of each role's time; start-up and odds and ends are left out."""
+    shares: dict[str, dict[str, float]] = {}
+    for kind, phases in seconds.items():
+        named = {phase: spent for phase, spent in phases.items() if phase != "other"}
+        total = sum(named.values())
+        shares[kind] = {phase: spent / total if total else 0.0 for phase, spent in named.items()}
+    return shares

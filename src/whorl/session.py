@@ -48,7 +48,7 @@ class Session:
             if new:
                 directory.write_config(dump_toml(self.job.config))
             self.journal = Journal(directory, self.job, console)
-            engine = make_engine(self.job.config.engine, self.job.config.resources, directory.logs)
+            engine = make_engine(self.job.config.engine, self.job.config.resources)
             self.cluster: Cluster = engine.launch(plan, self)
         except BaseException:
             self._lock.close()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from whorl.actors.collector import Collector
 from whorl.engines.contract import Channel, Role, RoleId, Wait
-from whorl.envs.hosted import HostedLanes
+from whorl.engines.faults import fault_hook
+from whorl.envs.contract import LaneEnvs
+from whorl.envs.hosted_lanes import HostedLanes
 from whorl.envs.lanes import make_lanes
 from whorl.job import Job
 from whorl.trajectory.orders import unpack_lane_states
@@ -27,12 +29,16 @@ class Actor:
         self._weight_views = layout.views(self.weights)
         seed = job.config.run.seed
         if commands:
-            self._hosted = HostedLanes(job.config.env, job.env, self._lanes, seed, commands, answers, self._wait)
-            self._envs: Any = self._hosted
+            channels = list(zip(commands, answers, strict=True))
+            hosted = HostedLanes(job.env, self._lanes, channels, self._wait, self._listen, role.incarnation)
+            self._hosted: HostedLanes | None = hosted
+            self._envs: LaneEnvs = hosted
         else:
+            self._hosted = None
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
         policy = job.agent.policy(job.config.agent, job.env)
-        self._collector = Collector(policy, self._envs, seed, role.clock)
+        strike = fault_hook(role.id, role.incarnation)
+        self._collector = Collector(policy, self._envs, seed, role.clock, strike)
 
     def begin(self) -> Generator[Wait, None, int]:
         """Wait for the start order, bring the lanes to where it says, and return the number of the next trajectory."""
@@ -45,12 +51,16 @@ class Actor:
         """Collect one trajectory with the weights as they are."""
         yield from self._collector.fill(trajectory, self._weight_views, version, number)
 
-    def _wait(self, endpoints: tuple[Any, ...], waiting_for: str, lanes: tuple[int, ...]) -> Generator[Wait, None, None]:
-        """Wait for environments in processes of their own, and hear when one of them was replaced."""
-        yield Wait((*endpoints, self._role.line.readable), waiting_for, tuple(RoleId("env", lane) for lane in lanes))
+    def _wait(self, endpoints: tuple[Any, ...], waiting_for: str, lanes: Sequence[int]) -> Wait:
+        """For environments in processes of their own, or for news of them."""
+        peers = tuple(RoleId("env", lane) for lane in lanes)
+        return Wait((*endpoints, self._role.line.readable), waiting_for, peers)
+
+    def _listen(self) -> None:
+        """Hear which environments' processes were replaced."""
         while (message := self._role.line.try_receive()) is not None:
-            if message.kind == "lost":
-                self._hosted.host_lost(message.body["index"], message.body["incarnation"], message.body["cause"])
+            if message.kind == "lost" and self._hosted is not None:
+                self._hosted.host_lost(message.body["index"], message.body["incarnation"])
 
     def __enter__(self) -> Self:
         return self

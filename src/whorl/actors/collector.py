@@ -9,7 +9,7 @@ import numpy as np
 
 from whorl.agents.contract import Policy
 from whorl.engines.contract import Clock, Wait
-from whorl.engines.faults import fault_point
+from whorl.engines.faults import FaultHook
 from whorl.envs.contract import LaneEnvs, LaneState, Rows
 from whorl.ops.noise import uniform
 from whorl.types import Arrays, leaves_of
@@ -26,29 +26,26 @@ class Collector:
     >>> yield from collector.fill(trajectory, weights, version, number)  # doctest: +SKIP
     """
 
-    def __init__(self, policy: Policy, envs: LaneEnvs, seed: int, clock: Clock) -> None:
+    def __init__(
+        self, policy: Policy, envs: LaneEnvs, seed: int, clock: Clock, strike: FaultHook | None = None
+    ) -> None:
         self._policy = policy
         self._envs = envs
         self._seed = seed
         self._clock = clock
+        self._strike = strike
         self._rows: Rows
         self._state: Arrays
-        self._episode = np.zeros(len(envs.lanes), np.int64)
 
     def begin(self, states: list[LaneState], recurrent: Arrays) -> Generator[Wait, None, None]:
         """Bring every lane to where the ledger says it stands."""
         self._rows = yield from self._envs.start(states)
         self._state = {name: array.copy() for name, array in recurrent.items()}
-        self._episode[:] = [state.episode for state in states]
-        given_up = np.array([state.observation is not None for state in states]) & self._rows.first
-        # A lane that stood on the first row of its episode was not given up: it is simply back there.
-        given_up &= np.array([len(state.actions) > 0 or state.ended or state.skip for state in states])
-        self._episode += given_up
 
-    def fill(self, out: Arrays, weights: Arrays, version: int, number: int) -> Generator[Wait, None, int]:
-        """Act for T rows into ``out`` (a trajectory's arrays); returns how many environment steps were taken."""
+    def fill(self, out: Arrays, weights: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
+        """Act for T rows into ``out`` (a trajectory's arrays)."""
         spec, rows, envs, act, enter = self._policy.spec, self._rows, self._envs, self._policy.act, self._clock.enter
-        row_count = spec.rows
+        row_count, strike = spec.rows, self._strike
         row0 = number * row_count
         lanes = np.arange(envs.lanes.start, envs.lanes.stop)
         noise = uniform(self._seed, ACTING, lanes, row0, row_count, spec.noise_width)
@@ -70,7 +67,8 @@ class Collector:
             actions[row] = acted.actions
             for name, stored in fields:
                 stored[row] = acted.fields[name]
-            fault_point("env_step", row0 + row)
+            if strike is not None:
+                strike("env_step", row0 + row)
             enter("environment")
             envs.send(acted.actions)
             yield from envs.arrival()
@@ -80,11 +78,10 @@ class Collector:
             truncated[row] = outcome.truncated
             if outcome.fault.any():
                 valid[row] &= ~outcome.fault
-            self._episode += rows.first
         enter("transfer")
         self._state = state
         self._finish(out, version, number, row_count)
-        return int(np.count_nonzero(valid[:row_count]))
+        self._clock.count(int(np.count_nonzero(valid[:row_count])))
 
     def _finish(self, out: Arrays, version: int, number: int, row_count: int) -> None:
         """The bootstrap row, and where the lanes stand after it."""
@@ -94,7 +91,7 @@ class Collector:
         out["valid"][row_count] = self._rows.valid
         out["number"][0] = number
         out["version"][:] = version
-        out["end/episode"][:] = self._episode
+        out["end/episode"][:] = self._envs.episodes
         out["end/exact"][0] = self._envs.exact
         for name, array in leaves_of(out, "end/state/").items():
             array[:] = self._state[name]

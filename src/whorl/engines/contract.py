@@ -181,6 +181,10 @@ class Clock(Protocol):
         still in this very entry after that long. ``where`` (a lane) is remembered for the report of a death."""
         ...
 
+    def count(self, env_steps: int) -> None:
+        """Environment steps were taken. What a lost role took and never handed over is known from this."""
+        ...
+
     def shares(self) -> dict[str, float]:
         """Seconds per phase so far."""
         ...
@@ -241,7 +245,8 @@ class RoleSpec:
     on_loss: Literal["replace", "restart_all"] = "replace"
     """``replace``: start it again and tell ``notify``. ``restart_all``: start every role again, from the checkpoint."""
     notify: tuple[RoleId, ...] = ()
-    """Roles that get the message ``lost`` with ``{"kind", "index", "incarnation"}`` after the replacement started."""
+    """Roles that get the message ``lost`` after the replacement started, with ``kind``, ``index``, ``incarnation`` (of
+    the replacement), ``cause``, ``where`` (as last told to the clock) and ``counted`` (by all incarnations before)."""
     torch: bool = False
     """Imports torch: gets the learner's threads and is not judged by a light process's limits."""
 
@@ -322,6 +327,14 @@ class Cluster(Protocol):
 
     def resources(self) -> dict[str, dict[str, float]]:
         """Per role kind: ``cpu_share``, ``memory_bytes`` (proportional), ``bytes_sent``."""
+        ...
+
+    def time_shares(self) -> dict[str, dict[str, float]]:
+        """Per role kind: seconds per phase, summed over its roles."""
+        ...
+
+    def counted(self, kind: str) -> int:
+        """Environment steps counted by the roles of this kind, lost ones included."""
         ...
 
     def close(self) -> None: ...

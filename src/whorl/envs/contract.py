@@ -87,6 +87,11 @@ class LaneEnvs(Protocol):
     exact: bool
     """False once a lane could not be rebuilt as it was (its episode was given up and counted)."""
 
+    @property
+    def episodes(self) -> list[int]:
+        """Number of each lane's current episode."""
+        ...
+
     def start(self, states: Sequence[LaneState]) -> Generator[Any, None, Rows]:
         """Make, reset or rebuild every lane; returns the rows, which later calls overwrite in place."""
         ...

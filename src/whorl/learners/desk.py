@@ -11,12 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Generator
 from enum import IntFlag
+from typing import Any
 
 from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
 from whorl.learners.inbox import Inbox
 from whorl.learners.learner import Learner
-from whorl.runs.checkpoint import BackgroundSaver, load_latest
-from whorl.types import Array, Arrays
+from whorl.runs.checkpoint import BackgroundSaver, CheckpointMeta, CheckpointWriter, SaveRequest, load_latest
+from whorl.types import Arrays
 
 DEATHS_BEFORE_QUARANTINE = 3
 
@@ -41,9 +42,8 @@ class Desk:
         self._inbox = Inbox()
         self._deaths: Counter[tuple[int, int]] = Counter()
         run = learner.job.config.run
-        self._saver = BackgroundSaver(
-            learner.job.run_dir / "checkpoints", keep=run.keep_checkpoints, token=learner.job.token
-        )
+        folder = learner.job.run_dir / "checkpoints"
+        self._saver = BackgroundSaver(CheckpointWriter(folder, run.keep_checkpoints, learner.job.token))
         self._saved_at = time.monotonic()
 
     def open(self) -> Generator[Wait, None, None]:
@@ -51,7 +51,7 @@ class Desk:
         checkpoint = load_latest(self._learner.job.run_dir / "checkpoints")
         warnings: list[str] = []
         if checkpoint is not None:
-            self._learner.load(checkpoint.arrays, checkpoint.state)
+            self._learner.load(checkpoint.arrays, checkpoint.values["state"])
             warnings = checkpoint.warnings
         if self._is_first:
             self._role.line.send(
@@ -116,7 +116,7 @@ class Desk:
             self._role.line.send("weights", {"buffer": self._learner.learning.weights().copy()})
             self._inbox.wants_weights = False
 
-    def _replace(self, actor: int, body: dict[str, Array]) -> None:
+    def _replace(self, actor: int, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
         if actor not in self._pending and (trajectory := self._channels[actor].try_claim()) is not None:
             self._pending[actor] = trajectory
@@ -180,14 +180,17 @@ class Desk:
         others = [self._inbox.ledgers[rank].body for rank in sorted(self._inbox.ledgers)]
         self._inbox.ledgers.clear()
         arrays, counts = self._learner.save([self._learner.saved_ledger(), *others])
-        self._saver.submit(self._learner.updates, self._learner.env_steps, arrays, counts)
+        self._saver.wait()  # for the save before, which had a whole interval to end
+        self._saver.submit(
+            SaveRequest(self._learner.updates, arrays, {"state": counts}, CheckpointMeta(self._learner.env_steps))
+        )
         if asked_for:
             self._saver.wait()
             self._report_saves()
 
     def _report_saves(self) -> None:
         for outcome in self._saver.poll():
-            if outcome.error:
-                self._role.line.send("save_failed", {"text": outcome.error})
+            if outcome.error is not None:
+                self._role.line.send("save_failed", {"text": str(outcome.error)})
             else:
                 self._role.line.send("saved", {"update": outcome.update, "path": str(outcome.path)})

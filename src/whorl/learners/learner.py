@@ -47,7 +47,6 @@ class Learner:
         self.rank = rank
         self.updates = 0
         self.env_steps = 0
-        self.episodes = 0
         self.faults = 0
         self.exact = True
         self.window = EpisodeWindow()
@@ -127,8 +126,8 @@ class Learner:
         self.faults += int(total["faults"][0])
         self.exact = self.exact and not total["inexact"][0]
         at = np.nonzero(total["ended"])
-        self.window.extend(total["episode_return"][at], total["episode_length"][at])
-        self.episodes += len(at[0])
+        for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
+            self.window.add(episode_return, length)
 
     def order(self, actor: int, pending: Arrays | None) -> Arrays:
         """Where this actor's lanes stand, after the trajectory that is still waiting to be learnt, if there is one."""
@@ -143,10 +142,10 @@ class Learner:
         return {
             "update": self.updates,
             "env_steps": self.env_steps,
-            "episodes": self.episodes,
+            "episodes": self.window.episodes,
             "faults": self.faults,
-            "return_mean": self.window.return_mean if len(self.window) else None,
-            "length_mean": self.window.length_mean if len(self.window) else None,
+            "return_mean": self.window.return_mean if self.window.episodes else None,
+            "length_mean": self.window.length_mean if self.window.episodes else None,
             **self.metrics,
         }
 
@@ -155,10 +154,10 @@ class Learner:
         return {
             "updates": self.updates,
             "env_steps": self.env_steps,
-            "episodes": self.episodes,
+            "episodes": self.window.episodes,
             "faults": self.faults,
             "exact": self.exact,
-            "return_mean": self.window.return_mean if len(self.window) else None,
+            "return_mean": self.window.return_mean if self.window.episodes else None,
             "weights_sha256": hashlib.sha256(self.learning.weights().tobytes()).hexdigest(),
         }
 
@@ -172,6 +171,7 @@ class Learner:
             "learner": {
                 **{f"agent/{name}": np.array(array) for name, array in self.learning.save().items()},
                 **{f"window/{name}": array for name, array in self.window.save().items()},
+                "weights": self.learning.weights().copy(),
                 "previous_weights": self.previous_weights.copy(),
             },
             "ledger": join_saved(ledgers),
@@ -179,7 +179,7 @@ class Learner:
         counts = {
             "updates": self.updates,
             "env_steps": self.env_steps,
-            "episodes": self.episodes,
+            "episodes": self.window.episodes,
             "faults": self.faults,
             "exact": self.exact,
         }
@@ -194,7 +194,6 @@ class Learner:
             ledger.load(cut_saved(arrays["ledger"], ledger.lanes))
         self.updates = int(counts["updates"])
         self.env_steps = int(counts["env_steps"])
-        self.episodes = int(counts["episodes"])
         self.faults = int(counts["faults"])
         self.exact = bool(counts["exact"])
 

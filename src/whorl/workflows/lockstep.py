@@ -33,6 +33,7 @@ from whorl.engines.contract import (
     RoleId,
     RoleSpec,
 )
+from whorl.engines.faults import fault_hook
 from whorl.envs.hosted import host_layouts
 from whorl.job import Job
 from whorl.learners.desk import Desk
@@ -66,6 +67,7 @@ def run_learner(
     job = Job.from_plain(role.job)
     learner = Learner(job, tally.rank, role.clock)
     desk = Desk(role, learner, trajectories, tally)
+    strike = fault_hook(role.id, role.incarnation)
     yield from desk.open()
     for board in weights:  # the first learner's; the others have none
         if _lag(job) and learner.updates:
@@ -77,6 +79,8 @@ def run_learner(
         if batch is None:
             break  # asked to stop, and saved
         yield from learner.update(batch, contributions, tally)
+        if strike is not None:
+            strike("update", learner.updates)
         desk.release()
         for board in weights:
             board.publish(learner.updates, learner.learning.weights())

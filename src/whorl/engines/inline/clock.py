@@ -16,12 +16,16 @@ class InlineClock:
         self._resumes_as: Phase = "other"
         self._since_ns = perf_counter_ns()
         self.bytes_sent = 0
+        self.counted = 0
 
     def enter(self, phase: Phase, deadline_s: float = 0.0, where: int = 0) -> None:  # noqa: ARG002
         now = perf_counter_ns()
         self._spent_ns[self._phase] += now - self._since_ns
         self._since_ns = now
         self._phase = phase
+
+    def count(self, env_steps: int) -> None:
+        self.counted += env_steps
 
     def pause(self) -> None:
         """The role is blocked: time counts as waiting."""

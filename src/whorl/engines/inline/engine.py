@@ -201,6 +201,10 @@ class InlineCluster:
         """Seconds per phase, summed over the roles of each kind."""
         return by_kind([(turn.id.kind, turn.clock.shares()) for turn in self._roles])
 
+    def counted(self, kind: str) -> int:
+        """Environment steps counted by the roles of this kind."""
+        return sum(turn.clock.counted for turn in self._roles if turn.id.kind == kind)
+
     def close(self) -> None:
         """Close every role's generator, so that its ``finally`` blocks run."""
         for turn in self._roles:

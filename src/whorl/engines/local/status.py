@@ -15,7 +15,7 @@ from whorl.engines.local.memory import words_of
 
 PAGE_BYTES = 4096
 
-_PHASE, _SINCE, _DEADLINE, _WHERE, _ENTRIES, _SENT = range(6)
+_PHASE, _SINCE, _DEADLINE, _WHERE, _ENTRIES, _SENT, _COUNTED = range(7)
 _SPENT = 8
 _WORDS = _SPENT + len(PHASES)
 _INDEX: dict[Phase, int] = {phase: index for index, phase in enumerate(PHASES)}
@@ -66,6 +66,9 @@ class StatusClock:
         """Count bytes handed over."""
         self._words[_SENT] += size_bytes
 
+    def count(self, env_steps: int) -> None:
+        self._words[_COUNTED] += env_steps
+
     def shares(self) -> dict[str, float]:
         spent = [self._words[_SPENT + index] for index in range(len(PHASES))]
         spent[self._phase] += monotonic_ns() - self._since_ns
@@ -86,6 +89,11 @@ class StatusPage:
     @property
     def bytes_sent(self) -> int:
         return self._words[_SENT]
+
+    @property
+    def counted(self) -> int:
+        """Environment steps of all incarnations."""
+        return self._words[_COUNTED]
 
     def progress(self) -> Progress:
         """A consistent view: read again while the role was writing."""

@@ -296,6 +296,7 @@ class LocalCluster:
         _log.warning("%s (incarnation %d) was lost: %s", hosted.id, hosted.incarnation, cause)
         self._restarts[hosted.id.kind] += 1
         hosted.loss = {"kind": hosted.id.kind, "index": hosted.id.index, "where": where, "cause": cause}
+        hosted.loss["counted"] = hosted.page.counted
         if hosted.spec.on_loss == "restart_all":
             self._restart_all(delay_s)
         else:
@@ -386,6 +387,10 @@ class LocalCluster:
         return by_kind(
             [(hosted.id.kind, hosted.page.shares(hosted.process is not None)) for hosted in self._roles.values()]
         )
+
+    def counted(self, kind: str) -> int:
+        """Environment steps counted by the roles of this kind, lost ones included."""
+        return sum(hosted.page.counted for hosted in self._roles.values() if hosted.id.kind == kind)
 
     @property
     def pids(self) -> dict[RoleId, int]:
