@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from whorl.errors import BadInputError, CheckpointError
-from whorl.runs.checkpoint import CheckpointMeta, CheckpointWriter, load_latest
+from whorl.runs.checkpoint import CheckpointMeta, CheckpointWriter, find_checkpoints, load_latest
 from whorl.runs.checkpoint.faults import STAGES, FaultPoints
 from whorl.runs.checkpoint.format import decode_manifest
 from whorl.runs.directory import RunDirectory
@@ -126,7 +126,7 @@ def test_a_damaged_newest_falls_back_loudly(two: Path, name: str, damage: str) -
     elif damage == "emptied":
         os.truncate(path, 0)
     elif damage == "flipped":
-        flip_bit(path, path.stat().st_size // 2, 3)
+        flip_bit(path, path.stat().st_size - 2, 0)  # in the data, where only the hash notices
     elif damage == "missing":
         path.unlink()
     elif damage == "longer":
@@ -160,6 +160,41 @@ def test_every_flipped_bit_of_a_manifest_is_noticed(two: Path) -> None:
             flipped[position] ^= 1 << bit
             with pytest.raises(CheckpointError):
                 decode_manifest(bytes(flipped))
+
+
+def test_a_disk_that_lies_is_found_out_before_anything_is_pruned(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = CheckpointWriter(run.checkpoints, keep=1, token=1)
+    save_update(writer, 1)
+
+    def corrupt(directory: Path) -> None:
+        if (directory / "learner.safetensors").exists():
+            flip_bit(directory / "learner.safetensors", -1, 0)
+
+    monkeypatch.setattr("whorl.runs.checkpoint.writing.fsync_directory", corrupt)
+    with pytest.raises(CheckpointError, match=r"not saved: read back, learner\.safetensors does not match its SHA-256"):
+        save_update(writer, 2)
+    assert [entry.name for entry in run.checkpoints.iterdir()] == ["update-000000001"]
+    assert assert_loads(run.checkpoints, 1) == []
+
+
+def test_a_removal_that_stops_half_way_leaves_no_damaged_checkpoint(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = CheckpointWriter(run.checkpoints, keep=1, token=1)
+    save_update(writer, 1)
+
+    def remove_one_file(path: Path, ignore_errors: bool = False) -> None:
+        (path / "learner.safetensors").unlink()
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("whorl.runs.checkpoint.writing.shutil.rmtree", remove_one_file)
+    save_update(writer, 2)
+    monkeypatch.undo()
+    assert [candidate.path.name for candidate in find_checkpoints(run.checkpoints)] == ["update-000000002"]
+    save_update(writer, 3)
+    assert [entry.name for entry in run.checkpoints.iterdir()] == ["update-000000003"]
 
 
 def test_no_commit_after_a_failed_part(run: RunDirectory) -> None:

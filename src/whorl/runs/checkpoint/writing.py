@@ -118,7 +118,6 @@ class Draft(DraftParts):
     def commit(self, meta: CheckpointMeta) -> Path:
         """Make it a checkpoint; returns its path. On ``CheckpointError`` the older ones are all still there."""
         with self._discarded_on_failure(), _failures_of(self.path):
-            self._writer.check_token()
             self._take_in(meta.parts)
             manifest = Manifest(
                 format=FORMAT,
