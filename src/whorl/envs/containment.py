@@ -6,6 +6,7 @@ What cannot be contained here (a segfault, a held GIL, a leak without end) needs
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import threading
@@ -18,7 +19,7 @@ CONTAINED = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
 CLOSE_TIMEOUT_S = 5.0
 
 _GUARDED_SIGNALS = tuple(int(getattr(signal, f"SIG{name}")) for name in ("INT", "TERM", "HUP", "USR1", "USR2", "CHLD"))
-_getsignal: Callable[[int], Any] = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+_getsignal: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 
 
 def is_users_interrupt(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from whorl.config.schema import EnvConfig
-from whorl.envs.containment import close_quietly
+from whorl.envs.containment import close_quietly, last_line
 from whorl.envs.door import ObservationDoor
 from whorl.envs.lane import Lane
 from whorl.envs.registry import find_env
@@ -102,14 +102,30 @@ def _pick(batched: Any, index: int) -> Any:
     return batched[index]
 
 
+def has_vector_form(config: EnvConfig) -> bool:
+    """Whether one is registered."""
+    name, creator = find_env(config.id)
+    return creator is None and gymnasium.spec(name).vector_entry_point is not None
+
+
+def autoreset_mode(config: EnvConfig) -> str:
+    """The vector form's own autoreset mode, in words."""
+    try:
+        env = make_vector_env(config, 1)
+    except Exception as error:
+        return f"unknown ({last_line(error)})"
+    mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+    close_quietly(env)
+    return next(name for name, known in _MODES.items() if known is mode)
+
+
 def vector_form_is_sound(config: EnvConfig, spec: EnvSpec) -> bool:
     """Whether each copy has its own seed and can be reset alone, as far as a few dozen rows can tell.
 
     Three copies are compared with scalar ones, with two of them made alone, in another order, and with one of them
     reset on the way. Anything that raises or differs means no: where environments live must not change the results.
     """
-    name, creator = find_env(config.id)
-    if creator is not None or gymnasium.spec(name).vector_entry_point is None:
+    if not has_vector_form(config):
         return False
     with warnings.catch_warnings(), contextlib.suppress(Exception):
         warnings.simplefilter("ignore")

@@ -35,6 +35,14 @@ class StepRaised(Exception):
     """The environment raised in ``step``: the episode ends by a fault, and the next ``begin`` makes it anew."""
 
 
+class Refused(EnvironmentFault):
+    """An environment returned something its spaces forbid; trying again would not mend it."""
+
+    def __init__(self, env_id: str, where: str, reason: str) -> None:
+        super().__init__(f"{env_id}: {where}: {reason}; `whorl check-env {env_id}` tells more")
+        self.where, self.reason = where, reason
+
+
 class Lane:
     """One environment.
 
@@ -72,10 +80,10 @@ class Lane:
         if self._env is None:
             self._make()
 
-    def begin(self, episode: int) -> None:
-        """Reset for an episode, making the environment where there is none. Raising resets are tried again."""
+    def begin(self, episode: int, attempt: int = 0) -> None:
+        """Reset for an episode, making the environment where there is none. A reset that raises is tried again, with
+        another seed (that of the next ``attempt``): the same one might raise for ever."""
         self.episode, self.episode_steps = episode, 0
-        attempt = 0
         while True:
             try:
                 env = self._env or self._make()
@@ -124,10 +132,8 @@ class Lane:
 
     def refusal(self, reason: RefusedValue) -> EnvironmentFault:
         """The door's reason, with the environment, the lane and the step."""
-        return EnvironmentFault(
-            f"{self.spec.env_id}: lane {self.index}, episode {self.episode}, env step {self.episode_steps}: {reason}; "
-            f"`whorl check-env {self.spec.env_id}` tells more"
-        )
+        where = f"lane {self.index}, episode {self.episode}, env step {self.episode_steps}"
+        return Refused(self.spec.env_id, where, str(reason))
 
     def offers_state(self) -> bool:
         """Whether the environment has ``get_state`` and ``set_state``."""
@@ -200,8 +206,9 @@ class Lane:
 
     def _note_fault(self, where: str, error: BaseException) -> str:
         """Count a fault, drop the environment, and give up when nothing but faults comes."""
+        step = self.episode_steps + (where == "step")
         text = (
-            f"{self.spec.env_id}: lane {self.index}, episode {self.episode}, env step {self.episode_steps}: "
+            f"{self.spec.env_id}: lane {self.index}, episode {self.episode}, env step {step}: "
             f"{where} raised {last_line(error)}"
         )
         self.faults.append(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -36,17 +37,23 @@ class EnvProbe:
     step_time_s: float
     """Median time of a step."""
     reset_time_s: float
+    warning: str = ""
+    """Why the environment needs a process of its own: it died or hung while it was looked over (``probe_apart``); its
+    ``step_time_s`` is then infinite, and how it can be restored was not tried."""
 
 
-def probe_env(config: EnvConfig) -> EnvProbe:
+def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = None) -> EnvProbe:
     """Make the environment, take a few random steps, check what comes back, measure.
 
     Runs in this process: an environment that may kill it is looked over by ``check.probe_apart`` instead.
+    ``on_spec`` is told what the spaces alone say before the first step is taken.
     """
     with SideEffectsUndone(current_directory()):
         env = make_env(config.id, config.kwargs)
         spec = plain_spec(config, env)
         close_quietly(env)
+    if on_spec is not None:
+        on_spec(spec)
     try:
         step_time_s, reset_time_s = _measure(config, spec)
     except StepRaised as error:
@@ -62,7 +69,7 @@ def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:
         env_id=config.id,
         observation=observation_leaves(env.observation_space, config.id),
         action=action_spec(env.action_space, config.id),
-        restore="replay",
+        restore="none" if config.restore == "none" else "replay",
         vector_form=False,
         max_episode_steps=min(config.max_episode_steps, own_limit or config.max_episode_steps),
     )
@@ -98,7 +105,7 @@ def _measure(config: EnvConfig, spec: EnvSpec) -> tuple[float, float]:
                 started_s = time.perf_counter()
                 reward, terminated, truncated = lane.step(action)
                 steps_s.append(time.perf_counter() - started_s)
-                _check_reward(lane, reward)
+                check_reward_is_finite(lane, reward)
                 ended = terminated or truncated
                 check_leaves(lane, targets)
             except StepRaised:
@@ -113,7 +120,8 @@ def _measure(config: EnvConfig, spec: EnvSpec) -> tuple[float, float]:
     return statistics.median(steps_s or [0.0]), statistics.median(resets_s)
 
 
-def _check_reward(lane: Lane, reward: float) -> None:
+def check_reward_is_finite(lane: Lane, reward: float) -> None:
+    """The row's check for one reward."""
     if not np.isfinite(reward):
         raise lane.refusal(refuse("reward", "a finite float32", str(reward)))
 

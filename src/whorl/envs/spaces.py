@@ -95,9 +95,14 @@ def action_spec(space: Space, env_id: str) -> ActionSpec:
         nvec = tuple(int(n) for n in space.nvec.ravel())
         return ActionSpec("multi_discrete", tuple(space.shape), "int64", nvec=nvec)
     if isinstance(space, spaces.MultiBinary):
-        components: int = math.prod(space.shape)
-        return ActionSpec("multi_discrete", tuple(space.shape), "int64", nvec=(2,) * components)
-    if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind == "f" and math.prod(space.shape):
+        nvec = (2,) * math.prod(int(size) for size in space.shape)
+        return ActionSpec("multi_discrete", tuple(space.shape), "int64", nvec=nvec)
+    if (
+        isinstance(space, spaces.Box)
+        and space.dtype is not None
+        and space.dtype.kind == "f"
+        and math.prod(space.shape) > 0
+    ):
         low = tuple(float(bound) for bound in space.low.ravel())
         high = tuple(float(bound) for bound in space.high.ravel())
         return ActionSpec("box", tuple(space.shape), "float32", low=low, high=high)

@@ -14,7 +14,7 @@ from whorl.envs.containment import CONTAINED, is_users_interrupt, last_line
 from whorl.envs.contract import LaneState, Outcome, Rows
 from whorl.envs.deadline import NoClock, StepClock, StepDeadline
 from whorl.envs.door import ObservationDoor, RefusedValue
-from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS
+from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS, Refused
 from whorl.envs.row_block import RowBlock
 from whorl.errors import EnvironmentFault
 from whorl.ops.keys import reset_seed
@@ -160,9 +160,7 @@ class VectorLanes:
     def _refusal(self, lane: int, reason: RefusedValue) -> EnvironmentFault:
         index = lane - self.lanes[0]
         where = f"lane {lane}, episode {self.episodes[index]}, env step {self._steps[index]}"
-        return EnvironmentFault(
-            f"{self.spec.env_id}: {where}: {reason}; `whorl check-env {self.spec.env_id}` tells more"
-        )
+        return Refused(self.spec.env_id, where, str(reason))
 
     def _is_replayed(self, state: LaneState) -> bool:
         amid = state.observation is not None and not state.ended

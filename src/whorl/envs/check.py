@@ -1,0 +1,192 @@
+"""``whorl check-env``: what is wrong with an environment, where, and how to mend it; or how good it is.
+
+The environment runs in a child process with a deadline, so that one that crashes or hangs is reported and not
+suffered. The child (``python -m whorl.envs.check``) reads its task as JSON and writes a line of JSON whenever it begins
+something, so that the last line tells where it died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from whorl.config.schema import EnvConfig
+from whorl.envs.probe import EnvProbe
+from whorl.envs.spec_json import spec_from_json, spec_to_json
+from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, WhorlError
+
+CHECK_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong."""
+
+    what: str
+    where: str
+    mend: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything found."""
+
+    env_id: str
+    findings: tuple[Finding, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    """``observation``, ``action``, ``steps_per_s``, ``step_time_s``, ``reset_time_s``, ``episodes``, ``deterministic``,
+    ``seeds_matter``, ``restore``, ``vector_form``, ``autoreset``; as far as the check came."""
+
+    @property
+    def is_good(self) -> bool:
+        return not self.findings
+
+    def lines(self) -> list[str]:
+        """For people."""
+        lines = [f"{self.env_id}: {'good' if self.is_good else f'{len(self.findings)} found'}"]
+        for finding in self.findings:
+            lines += [f"  wrong  {finding.what}", f"  where  {finding.where}", f"  mend   {finding.mend}"]
+        width = max((len(name) for name in self.facts), default=0)
+        lines += [f"  {name.replace('_', ' '):{width}}  {value}" for name, value in self.facts.items()]
+        return lines
+
+
+def check_env(config: EnvConfig, timeout_s: float = CHECK_TIMEOUT_S) -> Report:
+    """Look an environment over in a child process. An unknown id or a missing package raises as in a run."""
+    outcome = _in_child("check", config, timeout_s)
+    result = outcome.result
+    if "report" in result:
+        report = result["report"]
+        return Report(config.id, tuple(Finding(**finding) for finding in report["findings"]), report["facts"])
+    where = outcome.stage
+    if "error" in result:
+        raise _error_of(result)
+    if outcome.timed_out:
+        mend = "let every call return; if it is only slow, set env.step_timeout_s and check with more time"
+        return Report(config.id, (Finding(f"it did not come back within {timeout_s:g} s", where, mend),))
+    mend = "mend the crash (run it under `python -X faulthandler`); until then set env.hosting to process"
+    return Report(config.id, (Finding(f"it ended its own process ({outcome.ending})", where, mend),))
+
+
+def probe_apart(config: EnvConfig, timeout_s: float = 300.0) -> EnvProbe:
+    """As ``probe_env``, but in a child process: an environment that crashes or hangs cannot take this one along.
+
+    One that died or hung after its spaces were known is not refused: the probe says so in ``warning``, and its
+    infinite step time gives it a process of its own.
+    """
+    outcome = _in_child("probe", config, timeout_s)
+    result = outcome.result
+    if "probe" in result:
+        probe = result["probe"]
+        return EnvProbe(spec_from_json(probe["spec"]), probe["step_time_s"], probe["reset_time_s"])
+    if "error" in result:
+        raise _error_of(result)
+    cause = (
+        f"did not come back within {timeout_s:g} s" if outcome.timed_out else f"ended its process ({outcome.ending})"
+    )
+    warning = f"{config.id} {cause} while {outcome.stage}; `whorl check-env {config.id}` tells more"
+    if "spec" not in result:
+        raise EnvironmentFault(warning)
+    return EnvProbe(spec_from_json(result["spec"]), math.inf, 0.0, warning)
+
+
+def _error_of(result: dict[str, Any]) -> WhorlError:
+    kinds: tuple[type[WhorlError], ...] = (MissingExtraError, BadInputError, EnvironmentFault)
+    return next((kind for kind in kinds if kind.__name__ == result["kind"]), EnvironmentFault)(result["error"])
+
+
+@dataclass
+class _ChildOutcome:
+    """How a child ended, and the last it said."""
+
+    result: dict[str, Any]
+    stage: str
+    ending: str
+    timed_out: bool
+
+
+def _in_child(task: str, config: EnvConfig, timeout_s: float) -> _ChildOutcome:
+    """Run a task in a child, and end the child and whatever it started."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "whorl.envs.check"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+    )
+    expired = threading.Event()
+
+    def kill() -> None:
+        expired.set()
+        _kill_session(child.pid)
+
+    alarm = threading.Timer(timeout_s, kill)
+    alarm.start()
+    try:
+        output, _ = child.communicate(json.dumps({"task": task, "config": asdict(config)}).encode())
+    finally:
+        alarm.cancel()
+        alarm.join()
+        _kill_session(child.pid)
+        child.wait()
+    stage = "starting"
+    result: dict[str, Any] = {}
+    for line in output.splitlines():
+        with contextlib.suppress(ValueError):
+            said = json.loads(line)
+            stage = said.get("stage", stage)
+            result |= {name: value for name, value in said.items() if name != "stage"}
+    return _ChildOutcome(result, stage, _ending(child.returncode), expired.is_set())
+
+
+def _kill_session(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _ending(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _main() -> None:
+    """The child: one task from standard input, lines of JSON to what was standard output."""
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever the environment prints must not mix with the report
+
+    def say(message: dict[str, Any]) -> None:
+        lines.write(json.dumps(message) + "\n")
+        lines.flush()
+
+    task = json.loads(sys.stdin.read())
+    config = EnvConfig(**task["config"])
+    stage: Callable[[str], None] = lambda text: say({"stage": text})  # noqa: E731
+    try:
+        if task["task"] == "probe":
+            from whorl.envs.probe import probe_env
+
+            stage("probing it")
+            probe = probe_env(config, on_spec=lambda spec: say({"spec": spec_to_json(spec)}))
+            say({"probe": {**asdict(probe), "spec": spec_to_json(probe.spec)}})
+        else:
+            from whorl.envs.examination import examine
+
+            say({"report": examine(config, stage)})
+    except WhorlError as error:
+        say({"error": str(error), "kind": type(error).__name__})
+    lines.close()
+    os._exit(0)  # threads and children that the environment left behind must not keep us
+
+
+if __name__ == "__main__":
+    _main()
