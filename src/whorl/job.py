@@ -22,13 +22,13 @@ class Job:
 
     config: Config
     env: EnvSpec
-    run_dir: Path
-    token: int
-    """Fencing token of the run directory: only the newest holder may save."""
     hosted: bool
     """Environments live in processes of their own."""
-    step_time_s: float
-    """As probed; for deadlines and messages."""
+    warnings: tuple[str, ...] = ()
+    """What was noticed while looking at the environment."""
+    run_dir: Path = Path()
+    token: int = 0
+    """Fencing token of the run directory: only the newest holder may save."""
 
     @cached_property
     def agent(self) -> Agent:
@@ -51,7 +51,6 @@ class Job:
             "log_dir": str(self.run_dir / "logs"),
             "token": self.token,
             "hosted": self.hosted,
-            "step_time_s": self.step_time_s,
         }
 
     @classmethod
@@ -64,5 +63,4 @@ class Job:
             run_dir=Path(plain["run_dir"]),
             token=plain["token"],
             hosted=plain["hosted"],
-            step_time_s=plain["step_time_s"],
         )

@@ -48,17 +48,23 @@ class Journal:
         self._staleness: dict[int, int] = {}
         self._warnings: list[str] = []
         self._restarts = 0
+        self._lost = 0
         self._failed_saves = 0
         self._checkpoint: tuple[int, float] | None = None
         self._opened: Mapping[str, Any] = {}
         self._env_steps_at_start: int | None = None
 
-    def opened(self, body: Mapping[str, Any]) -> None:
+    def lost(self, env_steps: int) -> None:
+        """Environment steps of an actor that died before it handed them over."""
+        self._lost += env_steps
+
+    def opened(self, body: Mapping[str, Any], cluster: Cluster) -> None:
         """The learner has started, at update 0 or from a checkpoint. What was written beyond it is taken back."""
         self._opened = body
         self.updates, self.env_steps = int(body["updates"]), int(body["env_steps"])
         if self._env_steps_at_start is None:
             self._env_steps_at_start = self.env_steps
+        self._lost = self._collected(cluster) - self.env_steps  # whatever the checkpoint does not hold
         writer = self._sinks[0]
         assert isinstance(writer, MetricsWriter)
         writer.truncate_after(self.updates)
@@ -204,11 +210,11 @@ class Journal:
 
     def _transitions(self, summary: Mapping[str, Any], cluster: Cluster | None) -> Transitions:
         """Of the whole run: what earlier sessions used counts as collected, too."""
-        used, lost = int(summary.get("env_steps", 0)), int(summary.get("lost", 0))
-        collected = (self._env_steps_at_start or 0) + (cluster.counted("actor") if cluster else 0)
-        return Transitions(
-            collected=collected, used=used, lost=lost, in_flight=collected - used - lost, dropped=0, reused=0
-        )
+        used, collected = int(summary.get("env_steps", 0)), self._collected(cluster)
+        return Transitions(collected=collected, used=used, lost=self._lost, in_flight=collected - used - self._lost)
+
+    def _collected(self, cluster: Cluster | None) -> int:
+        return (self._env_steps_at_start or 0) + (cluster.counted("actor") if cluster else 0)
 
 
 def _as_shares(seconds: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:

@@ -6,22 +6,24 @@ Everything that can be refused is refused here, before any process starts.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
+import gymnasium
 from whorl.agents.registry import get_agent
 from whorl.config.schema import Config
+from whorl.envs.check import probe_apart
 from whorl.envs.probe import EnvProbe, probe_env
+from whorl.envs.registry import find_env
 from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.trajectory.lanes import LaneMap
 from whorl.workflows.registry import get_workflow
 
 
-def prepare(config: Config, run_dir: Path, token: int) -> Job:
-    """The job of a config, with the engine chosen where the user left it open."""
+def prepare(config: Config) -> Job:
+    """The job of a config, with the engine chosen where the user left it open. Touches no file."""
     LaneMap.from_resources(config.resources)
     workflow = get_workflow(config.workflow.name)
-    probe = probe_env(config.env)
+    probe = _look_at(config)
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
     tolerance = ("strict", "correctable", "any")
     if tolerance.index(agent_spec.staleness) < tolerance.index(workflow.staleness):
@@ -33,11 +35,16 @@ def prepare(config: Config, run_dir: Path, token: int) -> Job:
     return Job(
         config=replace(config, engine=replace(config.engine, name=engine)),
         env=probe.spec,
-        run_dir=run_dir,
-        token=token,
         hosted=hosted,
-        step_time_s=probe.step_time_s,
+        warnings=(probe.warning,) if probe.warning else (),
     )
+
+
+def _look_at(config: Config) -> EnvProbe:
+    """Try the environment: Gymnasium's own ones here, others in a process of their own, which they may kill or block."""
+    name, creator = find_env(config.env.id)
+    own = creator is None and str(gymnasium.registry[name].entry_point).startswith("gymnasium.")
+    return probe_env(config.env) if own or config.engine.name == "inline" else probe_apart(config.env)
 
 
 def _place(config: Config, probe: EnvProbe) -> tuple[str, bool]:

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from whorl.config.layers import dump_toml
-from whorl.config.schema import Config
 from whorl.engines.contract import Cluster, Message, RoleId
 from whorl.engines.registry import make_engine
 from whorl.errors import CheckpointError, WhorlError
+from whorl.job import Job
 from whorl.journal import Journal
 from whorl.policy import TrainedPolicy
-from whorl.prepare import prepare
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.result import Result, Status
@@ -32,7 +32,7 @@ ANSWER_TIMEOUT_S = 60.0
 class Session:
     """Holds the run directory's lock, the cluster and the journal. ``close`` ends every process, always."""
 
-    def __init__(self, config: Config, directory: RunDirectory, console: Console, *, new: bool) -> None:
+    def __init__(self, job: Job, directory: RunDirectory, console: Console, *, new: bool) -> None:
         self.directory = directory
         self.finished: Mapping[str, Any] | None = None
         self._opened = False
@@ -42,12 +42,14 @@ class Session:
         self._result: Result | None = None
         self._lock = directory.lock()
         try:
-            self.job = prepare(config, directory.path, self._lock.token)
+            self.job = replace(job, run_dir=directory.path, token=self._lock.token)
             plan = get_workflow(self.job.config.workflow.name).plan(self.job)
             plan.check()
             if new:
                 directory.write_config(dump_toml(self.job.config))
             self.journal = Journal(directory, self.job, console)
+            for warning in (*job.warnings, *self._lock.warnings):
+                self.journal.warn(warning)
             engine = make_engine(self.job.config.engine, self.job.config.resources)
             self.cluster: Cluster = engine.launch(plan, self)
         except BaseException:
@@ -62,7 +64,7 @@ class Session:
         match message.kind:
             case "opened":
                 self._opened = True
-                self.journal.opened(body)
+                self.journal.opened(body, self.cluster)
                 self.allow(self._limit)  # a restarted learner has forgotten how far it may go
             case "metrics":
                 self.journal.record(body)
@@ -74,6 +76,8 @@ class Session:
                 self.journal.save_failed(body["text"])
             case "warning":
                 self.journal.warn(body["text"])
+            case "lost_env_steps":
+                self.journal.lost(body["env_steps"])
             case "weights":
                 self._weights = body["buffer"]
             case "finished":

@@ -19,7 +19,6 @@ from whorl.config.schema import Config
 from whorl.config.toml import load_toml
 from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, CheckpointError, ConfigError
 from whorl.evaluate import Evaluation, evaluate
-from whorl.job import Job
 from whorl.policy import TrainedPolicy
 from whorl.prepare import prepare
 from whorl.resolve import config_from_keywords
@@ -35,10 +34,9 @@ from whorl.signals import StopSignals
 def train(agent: str, env: str, *, run_dir: str | Path | None = None, quiet: bool = True, **settings: Any) -> Run:
     """Train to the end and return the run. Settings are the command line's flags by name (``steps``, ``actors``,
     ``seed``, ...) and ``set={"agent.clip": 0.1}`` for everything else."""
-    config = config_from_keywords(agent, env, settings)
-    directory = RunDirectory.create(run_dir, agent, config.env.id)
-    _drive(Session(config, directory, make_console(quiet), new=True))
-    return load(directory.path)
+    session = _new_session(config_from_keywords(agent, env, settings), run_dir, make_console(quiet))
+    _drive(session)
+    return load(session.directory.path)
 
 
 def load(run_dir: str | Path) -> Run:
@@ -48,20 +46,29 @@ def load(run_dir: str | Path) -> Run:
 
 def run_training(config: Config, run_dir: Path | None, console: bool = True) -> int:
     """``whorl train``: returns the exit code."""
-    directory = RunDirectory.create(run_dir, config.agent_name, config.env.id)
-    try:
-        session = Session(config, directory, make_console(not console), new=True)
-    except BaseException:
-        directory.discard_if_unused()
-        raise
-    return _exit_code(_drive(session))
+    return _exit_code(_drive(_new_session(config, run_dir, make_console(not console))))
 
 
 def resume_training(run_dir: Path, *, steps: int | None = None, console: bool = True, **changes: Any) -> int:
     """``whorl resume``: returns the exit code."""
+    return _exit_code(_drive(_resumed_session(run_dir, steps, changes, make_console(not console))))
+
+
+def _new_session(config: Config, run_dir: str | Path | None, console: Console) -> Session:
+    """Whatever can be refused is refused before the run directory is made."""
+    job = prepare(config)
+    directory = RunDirectory.create(run_dir, config.agent_name, config.env.id)
+    return Session(job, directory, console, new=True)
+
+
+def _resumed_session(run_dir: str | Path, steps: int | None, changes: dict[str, Any], console: Console) -> Session:
     directory = RunDirectory.open(run_dir)
-    config = resumed_config(stored_config(directory), steps, changes)
-    return _exit_code(_drive(Session(config, directory, make_console(not console), new=False)))
+    stored = stored_config(directory)
+    config = resumed_config(stored, steps, changes)
+    session = Session(prepare(config), directory, console, new=False)
+    for change in difference(stored, config):
+        session.journal.warn(f"resumed with another {change}")
+    return session
 
 
 def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -> Config:
@@ -84,7 +91,7 @@ def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -
 def load_policy(run_dir: Path) -> TrainedPolicy:
     """The policy of a run's newest checkpoint."""
     directory = RunDirectory.open(run_dir)
-    job = _job_of(directory)
+    job = prepare(stored_config(directory))
     checkpoint = load_latest(directory.checkpoints)
     if checkpoint is None:
         raise CheckpointError(f"{run_dir}: no checkpoint yet; `whorl resume {run_dir}` trains it")
@@ -106,10 +113,6 @@ def stored_config(directory: RunDirectory) -> Config:
     if not isinstance(name, str):
         raise BadInputError(f"{directory.config}: names no agent")
     return from_plain(get_agent(name).config, plain, str(directory.config))
-
-
-def _job_of(directory: RunDirectory) -> Job:
-    return prepare(stored_config(directory), directory.path, token=0)
 
 
 def _drive(session: Session) -> Result:
@@ -136,21 +139,14 @@ class Trainer:
 
     def __init__(self, agent: str, env: str, *, run_dir: str | Path | None = None, **settings: Any) -> None:
         config = config_from_keywords(agent, env, settings)
-        directory = RunDirectory.create(run_dir, agent, config.env.id)
-        self._begin(config, directory, make_console(quiet=True), new=True)
+        self._session = _new_session(config, run_dir, make_console(quiet=True))
 
     @classmethod
-    def resume(cls, run_dir: str | Path, *, steps: int | None = None) -> Trainer:
+    def resume(cls, run_dir: str | Path, *, steps: int | None = None) -> Self:
         """Go on with a run that was stopped."""
-        directory = RunDirectory.open(run_dir)
         trainer = cls.__new__(cls)
-        trainer._begin(
-            resumed_config(stored_config(directory), steps, {}), directory, make_console(quiet=True), new=False
-        )
+        trainer._session = _resumed_session(run_dir, steps, {}, make_console(quiet=True))
         return trainer
-
-    def _begin(self, config: Config, directory: RunDirectory, console: Console, new: bool) -> None:
-        self._session = Session(config, directory, console, new=new)
 
     @property
     def path(self) -> Path:
@@ -207,6 +203,3 @@ class Trainer:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-__all__ = ["Run", "Trainer", "difference", "load", "train"]

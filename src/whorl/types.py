@@ -121,8 +121,6 @@ class EnvSpec:
     """A vector form exists in which each copy has its own seed and can be reset alone."""
     max_episode_steps: int
     """Longer episodes are truncated here."""
-    snapshot_bytes: int = 0
-    """Room for a lane's saved state where the environment offers one; 0 where it does not."""
 
     def observation_fields(self, prefix: str, *leading: int) -> tuple[Field, ...]:
         """The observation's leaves as layout fields ``{prefix}{leaf}`` of shape [*leading, *leaf.shape]."""

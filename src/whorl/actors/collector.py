@@ -45,7 +45,7 @@ class Collector:
     def fill(self, out: Arrays, weights: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Act for T rows into ``out`` (a trajectory's arrays)."""
         spec, rows, envs, act, enter = self._policy.spec, self._rows, self._envs, self._policy.act, self._clock.enter
-        row_count, strike = spec.rows, self._strike
+        row_count, strike, count, count_nonzero = spec.rows, self._strike, self._clock.count, np.count_nonzero
         row0 = number * row_count
         lanes = np.arange(envs.lanes.start, envs.lanes.stop)
         noise = uniform(self._seed, ACTING, lanes, row0, row_count, spec.noise_width)
@@ -78,10 +78,10 @@ class Collector:
             truncated[row] = outcome.truncated
             if outcome.fault.any():
                 valid[row] &= ~outcome.fault
+            count(int(count_nonzero(valid[row])))
         enter("transfer")
         self._state = state
         self._finish(out, version, number, row_count)
-        self._clock.count(int(np.count_nonzero(valid[:row_count])))
 
     def _finish(self, out: Arrays, version: int, number: int, row_count: int) -> None:
         """The bootstrap row, and where the lanes stand after it."""

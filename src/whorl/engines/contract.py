@@ -246,7 +246,7 @@ class RoleSpec:
     """``replace``: start it again and tell ``notify``. ``restart_all``: start every role again, from the checkpoint."""
     notify: tuple[RoleId, ...] = ()
     """Roles that get the message ``lost`` after the replacement started, with ``kind``, ``index``, ``incarnation`` (of
-    the replacement), ``cause``, ``where`` (as last told to the clock) and ``counted`` (by all incarnations before)."""
+    the replacement), ``cause``, ``where`` (as last told to the clock) and ``counted`` (by the lost one)."""
     torch: bool = False
     """Imports torch: gets the learner's threads and is not judged by a light process's limits."""
 

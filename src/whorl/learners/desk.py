@@ -17,6 +17,7 @@ from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
 from whorl.learners.inbox import Inbox
 from whorl.learners.learner import Learner
 from whorl.runs.checkpoint import BackgroundSaver, CheckpointMeta, CheckpointWriter, SaveRequest, load_latest
+from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
 
 DEATHS_BEFORE_QUARANTINE = 3
@@ -41,6 +42,7 @@ class Desk:
         self._pending: dict[int, Arrays] = {}
         self._inbox = Inbox()
         self._deaths: Counter[tuple[int, int]] = Counter()
+        self._handed_over: Counter[int] = Counter()
         run = learner.job.config.run
         folder = learner.job.run_dir / "checkpoints"
         self._saver = BackgroundSaver(CheckpointWriter(folder, run.keep_checkpoints, learner.job.token))
@@ -120,6 +122,7 @@ class Desk:
         """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
         if actor not in self._pending and (trajectory := self._channels[actor].try_claim()) is not None:
             self._pending[actor] = trajectory
+        self._account(actor, int(body["counted"]))
         ledger = self._learner.ledgers[actor]
         lane = int(body.get("where", -1))
         if lane in ledger.lanes:
@@ -135,9 +138,18 @@ class Desk:
             "start", self._learner.order(actor, self._pending.get(actor)), to=RoleId("actor", actor)
         )
 
+    def _account(self, actor: int, counted: int) -> None:
+        """What the dead actor took (``counted``) and never handed over is lost."""
+        lost = counted - self._handed_over.pop(actor, 0)
+        if actor in self._pending:
+            lost -= env_steps_of(self._pending[actor])
+            self._handed_over[actor] = -env_steps_of(self._pending[actor])  # not the replacement's
+        self._role.line.send("lost_env_steps", {"env_steps": lost})
+
     def release(self) -> None:
         """Give the slots of the batch back to the actors."""
-        for actor in self._pending:
+        for actor, trajectory in self._pending.items():
+            self._handed_over[actor] += env_steps_of(trajectory)
             self._channels[actor].release()
         self._pending = {}
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from whorl.agents.contract import AgentSpec
 from whorl.envs.contract import LaneState
+from whorl.trajectory.layout import env_steps_of
 from whorl.trajectory.orders import pack_lane_states, unpack_lane_states
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
@@ -59,7 +60,7 @@ class Ledger:
     def accept(self, trajectory: Arrays) -> Accepted:
         """Move every lane to the end of this trajectory."""
         rows = trajectory["reward"].shape[0]
-        first, valid = trajectory["first"], trajectory["valid"]
+        first = trajectory["first"]
         ended_before = np.array([state.ended for state in self._states])
         for i, state in enumerate(self._states):
             self._move(i, state, trajectory, rows)
@@ -68,7 +69,7 @@ class Ledger:
         self.number = int(trajectory["number"][0]) + 1
         episodes, faults = self._episodes(trajectory, rows, ended_before)
         return Accepted(
-            env_steps=int(np.count_nonzero(valid[:rows])),
+            env_steps=env_steps_of(trajectory),
             episodes=episodes,
             faults=faults,
             discounted_return=self._trace(trajectory["reward"], first),
@@ -79,10 +80,9 @@ class Ledger:
         begin = int(starts[-1]) if len(starts) else 0
         if len(starts):
             self._actions[i] = []
-        if self._env.restore == "replay":
-            stepped = trajectory["valid"][begin:rows, i]
-            if stepped.any():
-                self._actions[i].append(trajectory["action"][begin:rows, i][stepped].copy())
+        stepped = trajectory["valid"][begin:rows, i]
+        if stepped.any():
+            self._actions[i].append(trajectory["action"][begin:rows, i][stepped].copy())
         state.episode = int(trajectory["end/episode"][i])
         state.ended = not trajectory["valid"][rows, i]
         state.observation = {name: a[rows, i].copy() for name, a in leaves_of(trajectory, "obs/").items()}

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from whorl.envs.hosted import SNAPSHOT_BYTES
 from whorl.types import Arrays, EnvSpec, Field, Layout
 
 
@@ -24,6 +25,7 @@ def trajectory_layout(
 ) -> Layout:
     """The layout of one actor's trajectory. ``fields`` and ``state`` are the agent's, per lane."""
     all_rows = rows + tail_rows
+    snapshot_bytes = SNAPSHOT_BYTES if env.restore == "snapshot" else 0
     return Layout(
         (
             Field("number", (1,), "int64"),
@@ -40,7 +42,7 @@ def trajectory_layout(
             *(Field(f"end/state/{f.name}", (lanes, *f.shape), f.dtype) for f in state),
             Field("end/episode", (lanes,), "int64"),
             Field("end/exact", (1,), "bool"),
-            Field("end/snapshot", (lanes, env.snapshot_bytes), "uint8"),
+            Field("end/snapshot", (lanes, snapshot_bytes), "uint8"),
             Field("end/snapshot_length", (lanes,), "int64"),
         )
     )
@@ -74,3 +76,8 @@ def cut_lanes(trajectory: Arrays, start: int, stop: int) -> Arrays:
         else array[:, start:stop]
         for name, array in trajectory.items()
     }
+
+
+def env_steps_of(trajectory: Arrays) -> int:
+    """Environment steps taken in a trajectory: its valid rows, without the bootstrap row."""
+    return int(np.count_nonzero(trajectory["valid"][: len(trajectory["reward"])]))

@@ -73,6 +73,7 @@ class Hosted:
     loss: dict[str, Any] | None = None
     """What to tell about the last loss once the next incarnation runs."""
     past_cpu_s: float = 0.0
+    past_counted: int = 0
     memory_bytes: int = 0
 
     @property

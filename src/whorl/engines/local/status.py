@@ -92,7 +92,7 @@ class StatusPage:
 
     @property
     def counted(self) -> int:
-        """Environment steps of all incarnations."""
+        """Environment steps of this incarnation."""
         return self._words[_COUNTED]
 
     def progress(self) -> Progress:
@@ -112,6 +112,6 @@ class StatusPage:
         return {phase: ns / 1e9 for phase, ns in zip(PHASES, spent, strict=True)}
 
     def start_afresh(self) -> None:
-        """Forget what a dead incarnation was in the middle of; times and counts stay."""
+        """Forget what a dead incarnation was in the middle of; times and bytes stay."""
         self._words[_PHASE], self._words[_SINCE] = _INDEX["other"], monotonic_ns()
-        self._words[_DEADLINE] = self._words[_WHERE] = 0
+        self._words[_DEADLINE] = self._words[_WHERE] = self._words[_COUNTED] = 0

@@ -270,6 +270,7 @@ class LocalCluster:
         end = self._spawner.exit_of(process.pid, timeout_s=1.0)
         cause = hosted.cause_of(process, end)
         hosted.past_cpu_s += end.cpu_s if end is not None else 0.0
+        hosted.past_counted += hosted.page.counted
         hosted.ended = process.said_ended and end is not None and end.status == 0
         self._forget(process.frames.fileno())
         self._forget(process.pidfd)
@@ -390,7 +391,7 @@ class LocalCluster:
 
     def counted(self, kind: str) -> int:
         """Environment steps counted by the roles of this kind, lost ones included."""
-        return sum(hosted.page.counted for hosted in self._roles.values() if hosted.id.kind == kind)
+        return sum(hosted.counted for hosted in self._roles.values() if hosted.id.kind == kind)
 
     @property
     def pids(self) -> dict[RoleId, int]:
