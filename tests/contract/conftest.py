@@ -59,5 +59,3 @@ def _roles_are_importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     yield
     sys.modules.pop("contract_roles", None)
-
-
