@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -289,5 +290,4 @@ def close_politely(role: Role) -> RoleGenerator:
         yield from role.line.expect("never")
     finally:
         role.line.send("closing")
-        with open(role.job["witness"], "a") as file:
-            file.write("closed\n")
+        Path(role.job["witness"]).write_text("closed\n")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,18 +57,3 @@ def launch(recorder: Recorder) -> Iterator[Launch]:
     yield launch_plan
     for cluster in clusters:
         cluster.close()
-
-
-@pytest.fixture(autouse=True)
-def _roles_are_importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Roles are found by import path, in their own processes too."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    yield
-    sys.modules.pop("engine_roles", None)
-
-
-def kill(cluster: LocalCluster, role: RoleId, number: signal.Signals = signal.SIGKILL) -> int:
-    """Send a signal to a role's process; returns its pid."""
-    pid = cluster.pids[role]
-    os.kill(pid, number)
-    return pid

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import psutil
 import pytest
-from conftest import kill
 from engine_roles import NUMBERS
 
 from whorl.engines.contract import ChannelSpec, Plan, RoleId, RoleSpec
+from whorl.engines.local.supervisor import LocalCluster
 from whorl.errors import RoleLostError
 
 LEARNER = RoleId("learner", 0)
@@ -19,6 +20,13 @@ LEARNER = RoleId("learner", 0)
 
 def actor(index: int) -> RoleId:
     return RoleId("actor", index)
+
+
+def kill(cluster: LocalCluster, role: RoleId, number: signal.Signals = signal.SIGKILL) -> int:
+    """Send a signal to a role's process; returns its pid."""
+    pid = cluster.pids[role]
+    os.kill(pid, number)
+    return pid
 
 
 def stream(actors: int) -> Plan:
@@ -70,7 +78,7 @@ def _kill_again_and_again(launch, recorder, kills: int) -> None:
     cluster.run(until=lambda: recorder.count("metrics") > 0, timeout_s=20)
 
     def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))
+        return len(list(Path("/proc/self/fd").iterdir()))
 
     held = descriptors()
     for number in range(kills):
@@ -162,7 +170,7 @@ def test_the_learner_lost_restarts_everybody_with_fresh_endpoints(launch, record
 def test_the_nursery_killed_restarts_everybody(launch, recorder):
     cluster = launch(stream(actors=2))
     cluster.run(until=lambda: recorder.count("metrics") >= 2, timeout_s=20)
-    os.kill(cluster._spawner.pid, signal.SIGKILL)
+    os.kill(cluster.nursery_pid, signal.SIGKILL)
     cluster.run(until=lambda: recorder.count("up") == 4, timeout_s=20)
     before = recorder.count("metrics")
     cluster.run(until=lambda: recorder.count("metrics") > before + 2, timeout_s=20)

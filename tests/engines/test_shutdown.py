@@ -51,7 +51,7 @@ def test_sigterm_and_sigint_from_a_batch_system_do_not_take_roles_away(launch, r
     cluster.run(until=lambda: recorder.count("up") == 1, timeout_s=20)
     for number in (signal.SIGTERM, signal.SIGINT):
         os.kill(cluster.pids[ACTOR], number)
-        os.kill(cluster._spawner.pid, number)
+        os.kill(cluster.nursery_pid, number)
     cluster.send(ACTOR, "still there")
     cluster.run(until=lambda: recorder.count("still there") == 1, timeout_s=20)
     assert recorder.restarts == []
@@ -96,7 +96,7 @@ class Quiet:
 roles = [RoleSpec(RoleId("actor", i), "engine_roles:serve") for i in range(3)]
 roles += [RoleSpec(RoleId("rogue", 0), "engine_roles:disobey")]
 cluster = LocalEngine(EngineConfig(name="local")).launch(Plan(tuple(roles), {}), Quiet())
-print(cluster._spawner.pid, flush=True)
+print(cluster.nursery_pid, flush=True)
 cluster.run(until=lambda: False)
 """
 

@@ -241,7 +241,8 @@ class RoleSpec:
     on_loss: Literal["replace", "restart_all"] = "replace"
     """``replace``: start it again and tell ``notify``. ``restart_all``: start every role again, from the checkpoint."""
     notify: tuple[RoleId, ...] = ()
-    """Roles that get the message ``lost`` with ``{"kind", "index", "incarnation"}`` after the replacement started."""
+    """Roles that get the message ``lost`` after the replacement started: ``{"kind", "index", "incarnation"}`` of the
+    replacement, ``where`` (lane) and ``cause`` of the loss."""
     torch: bool = False
     """Imports torch: gets the learner's threads and is not judged by a light process's limits."""
 
@@ -296,8 +297,7 @@ class Engine(Protocol):
     """Brings a plan to life.
 
     with engine.launch(plan, observer) as cluster:
-        while not observer.done:
-            cluster.run_for(0.2)
+        cluster.run(until=lambda: observer.done)
     """
 
     name: str
@@ -322,6 +322,10 @@ class Cluster(Protocol):
 
     def resources(self) -> dict[str, dict[str, float]]:
         """Per role kind: ``cpu_share``, ``memory_bytes`` (proportional), ``bytes_sent``."""
+        ...
+
+    def time_shares(self) -> dict[str, dict[str, float]]:
+        """Per role kind: seconds per phase, summed over its roles."""
         ...
 
     def close(self) -> None: ...

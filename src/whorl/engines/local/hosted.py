@@ -79,6 +79,12 @@ class Hosted:
     def id(self) -> RoleId:
         return self.spec.id
 
+    def schedule(self, delay_s: float) -> None:
+        """The next incarnation is to start after a while."""
+        self.incarnation += 1
+        self.ended = False
+        self.start_at = time.monotonic() + delay_s
+
     def overdue(self, now: float) -> bool:
         """Somebody waits long for this role: True when it should be pinged."""
         process = self.process
