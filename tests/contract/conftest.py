@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,13 +49,3 @@ def run(engine: Engine, recorder: Recorder) -> Callable[[Plan], Recorder]:
         return recorder
 
     return run_plan
-
-
-@pytest.fixture(autouse=True)
-def _roles_are_importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Roles are found by import path, in their own processes too."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    yield
-    sys.modules.pop("contract_roles", None)
-
-

@@ -39,7 +39,7 @@ def test_several_readers_share_a_channel_without_doubles(run):
     )
     taken = [body["numbers"] for body in run(plan).bodies("taken")]
     assert len(taken) == 3
-    assert sorted(sum(taken, [])) == list(range(300))
+    assert sorted(number for numbers in taken for number in numbers) == list(range(300))
     assert all(numbers == sorted(numbers) for numbers in taken)
 
 

@@ -301,8 +301,7 @@ class Engine(Protocol):
     """Brings a plan to life.
 
     with engine.launch(plan, observer) as cluster:
-        while not observer.done:
-            cluster.run_for(0.2)
+        cluster.run(until=lambda: observer.done)
     """
 
     name: str

@@ -41,7 +41,7 @@ class Desk:
         self._channels = dict(zip(sorted(learner.ledgers), trajectories, strict=True))
         self._pending: dict[int, Arrays] = {}
         self._inbox = Inbox()
-        self._deaths: Counter[tuple[int, int]] = Counter()
+        self._deaths: Counter[tuple[int, int, int]] = Counter()
         self._handed_over: Counter[int] = Counter()
         run = learner.job.config.run
         folder = learner.job.run_dir / "checkpoints"
@@ -124,16 +124,13 @@ class Desk:
             self._pending[actor] = trajectory
         self._account(actor, int(body["counted"]))
         ledger = self._learner.ledgers[actor]
-        lane = int(body.get("where", -1))
-        if lane in ledger.lanes:
-            self._deaths[lane, self._learner.updates] += 1
-            if self._deaths[lane, self._learner.updates] >= DEATHS_BEFORE_QUARANTINE:
-                ledger.quarantine(lane)
-                self._role.line.send(
-                    "warning",
-                    {"text": f"environment {lane} killed its actor {DEATHS_BEFORE_QUARANTINE} times at the same place "
-                     f"({body.get('cause', '')}): its episode is given up"},
-                )
+        lane, place = int(body["where"]), (int(body["where"]), self._learner.updates, int(body["counted"]))
+        self._deaths[place] += 1
+        if lane in ledger.lanes and self._deaths[place] >= DEATHS_BEFORE_QUARANTINE:
+            ledger.quarantine(lane)
+            times = f"{DEATHS_BEFORE_QUARANTINE} times at the same step ({body['cause']})"
+            text = f"environment {lane} ended its actor {times}: its episode is given up"
+            self._role.line.send("warning", {"text": text})
         self._role.line.send(
             "start", self._learner.order(actor, self._pending.get(actor)), to=RoleId("actor", actor)
         )

@@ -80,6 +80,12 @@ class Hosted:
     def id(self) -> RoleId:
         return self.spec.id
 
+    def schedule(self, delay_s: float) -> None:
+        """The next incarnation is to start after a while."""
+        self.incarnation += 1
+        self.ended = False
+        self.start_at = time.monotonic() + delay_s
+
     def overdue(self, now: float) -> bool:
         """Somebody waits long for this role: True when it should be pinged."""
         process = self.process
@@ -129,6 +135,11 @@ class Hosted:
             return "gone without a trace"
         before = " before its role had ended" if end.status == 0 else ""
         return describe_exit(end.status) + before
+
+    @property
+    def counted(self) -> int:
+        """Environment steps of all incarnations."""
+        return self.past_counted + (self.page.counted if self.process is not None else 0)
 
     def usage(self) -> dict[str, float]:
         """CPU seconds over all incarnations, proportional memory when last seen, bytes sent."""

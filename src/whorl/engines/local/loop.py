@@ -28,6 +28,7 @@ class RoleLoop:
         self._line = line
         self._clock = clock
         self._patience_s = patience_s
+        self._dismissed = False
         self._pollers: dict[tuple[Endpoint, ...], select.poll] = {}
 
     def drive(self, generator: RoleGenerator) -> None:
@@ -48,6 +49,12 @@ class RoleLoop:
             return
         finally:
             generator.close()
+
+    def dismiss(self) -> None:
+        """Raise ``Dismissed``, once: the ``finally`` blocks it sets going are not to be interrupted by another."""
+        if not self._dismissed:
+            self._dismissed = True
+            raise Dismissed
 
     def _sleep(self, wait: Wait) -> bool:
         """Until an endpoint is ready (True) or the wait is over (False)."""
@@ -70,7 +77,7 @@ class RoleLoop:
             self._line.pump()
             line.flush()
             if line.hung_up:
-                raise Dismissed
+                self.dismiss()
             for endpoint in wait.endpoints:
                 if endpoint.ready():
                     return True

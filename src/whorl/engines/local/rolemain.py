@@ -34,7 +34,7 @@ def run_role(request: dict[str, Any], descriptors: list[int]) -> int:
     connection = socket.socket(fileno=line_descriptor)
     line = RoleLine(role_id, connection, clock)
     loop = RoleLoop(role_id, line, clock, request["patience_s"])
-    _set_signals(connection)
+    _set_signals(connection, loop)
     try:
         entry = load_entry(request["entry"])
         attaching = Attaching(rest, clock, request["incarnation"])
@@ -71,7 +71,7 @@ def _report(line: RoleLine, error: BaseException) -> None:
     line.send_control("failed", body)
 
 
-def _set_signals(connection: socket.socket) -> None:
+def _set_signals(connection: socket.socket, loop: RoleLoop) -> None:
     """SIGINT is the driver's business. So is SIGTERM, which batch systems send to every process: it counts only once
     the driver has hung up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -80,6 +80,6 @@ def _set_signals(connection: socket.socket) -> None:
 
     def on_terminate(_signal: int, _frame: FrameType | None) -> None:
         if hang_up.poll(0):
-            raise Dismissed
+            loop.dismiss()
 
     signal.signal(signal.SIGTERM, on_terminate)

@@ -111,6 +111,10 @@ class StatusPage:
             spent[_INDEX[now.phase]] += max(0, monotonic_ns() - now.since_ns)
         return {phase: ns / 1e9 for phase, ns in zip(PHASES, spent, strict=True)}
 
+    def keep_a_copy(self) -> None:
+        """Let go of the shared page; what it said last can still be read."""
+        self._words = memoryview(bytearray(self._words)).cast("B").cast("q")
+
     def start_afresh(self) -> None:
         """Forget what a dead incarnation was in the middle of; times and bytes stay."""
         self._words[_PHASE], self._words[_SINCE] = _INDEX["other"], monotonic_ns()

@@ -52,13 +52,13 @@ class Wiring:
             close_all(parts)
         self._parts.clear()
 
-    def grant(self, role: RoleSpec, first: int) -> tuple[dict[str, Any], list[int]]:
-        """What a role's process needs to attach: descriptions, and descriptors numbered from ``first``."""
+    def grant(self, role: RoleSpec) -> tuple[dict[str, Any], list[int]]:
+        """What a role's process needs to attach: descriptions, and descriptors, by their place in the list."""
         descriptors: list[int] = []
 
         def describe(name: str) -> dict[str, Any]:
             description, granted = self._describe(name, role.id)
-            start = first + len(descriptors)
+            start = len(descriptors)
             descriptors.extend(granted)
             return {**description, "name": name, "descriptors": list(range(start, start + len(granted)))}
 

@@ -1,0 +1,98 @@
+"""What a hand-off through a channel of the local engine costs, beside copying memory.
+
+    python -m whorl.bench.handoff 65536 1048576 16777216
+
+One process copies a payload into a slot and commits; another claims it, copies it out and answers. The time from before
+the first copy to after the second, less two copies of the same size within one process, is the price of the hand-off.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from statistics import median
+
+import numpy as np
+
+from whorl.config.schema import EngineConfig
+from whorl.engines.contract import Channel, ChannelSpec, Message, Plan, Role, RoleGenerator, RoleId, RoleSpec
+from whorl.engines.local.engine import LocalEngine
+from whorl.types import Field, Layout
+
+_WRITER, _READER = RoleId("writer", 0), RoleId("reader", 0)
+_WARM_UP = 50
+
+
+def write_payloads(role: Role, out: Channel, back: Channel) -> RoleGenerator:
+    """Copy a payload into a slot, hand it over, wait for the answer, again."""
+    payload = np.random.default_rng(0).integers(0, 255, role.job["size_bytes"], dtype=np.uint8)
+    for _ in range(role.job["repeats"]):
+        slot = yield from out.reserve()
+        started_ns = time.monotonic_ns()
+        np.copyto(slot["payload"], payload)
+        slot["started_ns"][...] = started_ns
+        out.commit()
+        yield from back.claim()
+        back.release()
+
+
+def read_payloads(role: Role, source: Channel, back: Channel) -> RoleGenerator:
+    """Claim a slot, copy it out, note the time, answer."""
+    target = np.zeros(role.job["size_bytes"], dtype=np.uint8)
+    took_ns = []
+    for _ in range(role.job["repeats"]):
+        slot = yield from source.claim()
+        np.copyto(target, slot["payload"])
+        took_ns.append(time.monotonic_ns() - int(slot["started_ns"]))
+        source.release()
+        yield from back.reserve()
+        back.commit()
+    copies_ns = []
+    other = np.zeros_like(target)
+    for _ in range(role.job["repeats"]):
+        started_ns = time.monotonic_ns()
+        np.copyto(other, target)
+        copies_ns.append(time.monotonic_ns() - started_ns)
+    role.line.send("measured", {"took_us": median(took_ns[_WARM_UP:]) / 1e3, "copy_us": median(copies_ns) / 1e3})
+
+
+class _Result:
+    def __init__(self) -> None:
+        self.body: dict[str, float] = {}
+
+    def on_message(self, message: Message) -> None:
+        self.body = message.body
+
+    def on_restart(self, role: RoleId, incarnation: int, cause: str) -> None:
+        raise RuntimeError(f"{role} was lost: {cause}")
+
+
+def measure_handoff(size_bytes: int, repeats: int = 500) -> dict[str, float]:
+    """Medians in microseconds: ``took_us`` in all, ``copy_us`` of one copy, ``overhead_us`` beyond two copies."""
+    payload = Layout((Field("started_ns", (), "int64"), Field("payload", (size_bytes,), "uint8")))
+    answer = Layout((Field("nothing", (1,), "uint8"),))
+    plan = Plan(
+        roles=(
+            RoleSpec(_WRITER, f"{__name__}:write_payloads", {"out": "payloads", "back": "answers"}),
+            RoleSpec(_READER, f"{__name__}:read_payloads", {"source": "payloads", "back": "answers"}),
+        ),
+        job={"size_bytes": size_bytes, "repeats": repeats + _WARM_UP},
+        channels=(
+            ChannelSpec("payloads", payload, 2, _WRITER, (_READER,)),
+            ChannelSpec("answers", answer, 2, _READER, (_WRITER,)),
+        ),
+    )
+    result = _Result()
+    with LocalEngine(EngineConfig(name="local")).launch(plan, result) as cluster:
+        cluster.run(until=lambda: bool(result.body), timeout_s=120.0)
+    measured = result.body
+    overhead_us = measured["took_us"] - 2 * measured["copy_us"]
+    return {"size_bytes": float(size_bytes), **measured, "overhead_us": overhead_us}
+
+
+if __name__ == "__main__":
+    from whorl.bench.handoff import measure_handoff as measure  # by its import path, which roles need
+
+    for size_text in sys.argv[1:] or ["1024", "65536", "1048576", "16777216"]:
+        row = measure(int(size_text))
+        print("  ".join(f"{name} {value:,.1f}" for name, value in row.items()))
