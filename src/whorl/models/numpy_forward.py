@@ -36,7 +36,9 @@ class NumpyForward:
         self._rows = self._features.reshape(-1, network.encoder.width)[:lanes]
         layers = range(len(network.config.hidden))
         kind = "encoder" if network.recurrent else "policy"
-        self._hidden = [(f"{kind}/{i}/weight", f"{kind}/{i}/bias", self._buffer(network.config.hidden[i])) for i in layers]
+        self._hidden = [
+            (f"{kind}/{i}/weight", f"{kind}/{i}/bias", self._buffer(network.config.hidden[i])) for i in layers
+        ]
         self._outputs = self._buffer(network.head.width)
         size = network.config.lstm_size
         self._h, self._c, self._gates, self._gates_h = (self._buffer(w) for w in (size, size, 4 * size, 4 * size))

@@ -20,9 +20,7 @@ class TorchForward:
         self._lanes = lanes
         self._padded = -(-lanes // BLOCK) * BLOCK
         self._features = np.zeros((self._padded, network.encoder.width), np.float32)
-        self._images = {
-            leaf.name: np.zeros((self._padded, *leaf.shape), leaf.dtype) for leaf in network.encoder.images
-        }
+        self._images = {leaf.name: np.zeros((self._padded, *leaf.shape), leaf.dtype) for leaf in network.encoder.images}
         self._first = np.zeros((1, self._padded), np.bool_)
         self._state = tuple(np.zeros((self._padded, *field.shape), np.float32) for field in network.state)
 

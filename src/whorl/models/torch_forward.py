@@ -1,4 +1,4 @@
-"""The forward through autograd, in torch, functional on named parameters: any network, for learning and for CNN acting."""
+"""The forward in torch, functional on named parameters: any network, to learn by autograd or to act on images."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from whorl.models.lstm import unroll_lstm
 from whorl.models.network import Network, convolutions
+from whorl.ops.namespace import AnyArray
 
 Parameters = Mapping[str, Tensor]
 
@@ -29,11 +30,11 @@ class Inputs(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What the heads say."""
+    """What the heads say: tensors, or numpy arrays where gradients are written out."""
 
-    policy: Tensor
+    policy: AnyArray
     """[width, N]; a Gaussian's log standard deviations follow its means: [2 width, N]."""
-    value: Tensor
+    value: AnyArray
     """[N]"""
 
 

@@ -18,15 +18,20 @@ def adam_(
     count: int,
     learning_rate: float,
     eps: float,
+    scratch: Tensor,
     beta_1: float = 0.9,
     beta_2: float = 0.999,
 ) -> None:
-    """One step of Adam (Kingma and Ba 2015, algorithm 1), in place. ``count`` is the number of this step, from 1."""
-    same_shape(parameters=parameters, gradient=gradient, mean=mean, square=square)
+    """One step of Adam (Kingma and Ba 2015), in place, in the quicker order of operations of its section 2.
+
+    ``count`` is the number of this step, from 1. ``scratch`` is overwritten.
+    """
+    same_shape(parameters=parameters, gradient=gradient, mean=mean, square=square, scratch=scratch)
+    root = math.sqrt(1 - beta_2**count)
     mean.lerp_(gradient, 1 - beta_1)
-    square.mul_(beta_2).addcmul_(gradient, gradient, value=1 - beta_2)
-    denominator = square.sqrt().div_(math.sqrt(1 - beta_2**count)).add_(eps)
-    parameters.addcdiv_(mean, denominator, value=-learning_rate / (1 - beta_1**count))
+    square.lerp_(torch.mul(gradient, gradient, out=scratch), 1 - beta_2)
+    torch.sqrt(square, out=scratch).add_(eps * root)
+    parameters.addcdiv_(mean, scratch, value=-learning_rate * root / (1 - beta_1**count))
 
 
 def rmsprop_(
