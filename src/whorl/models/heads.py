@@ -34,6 +34,8 @@ class CategoricalHead:
         del log_std
         if noise is None:
             parts = [(outputs[:, block].argmax(axis=1), np.zeros(len(outputs), np.float32)) for block in self._blocks]
+        elif len(self._blocks) == 1:
+            parts = [sample_categorical(outputs, noise[:, 0])]
         else:
             parts = [sample_categorical(outputs[:, block], noise[:, i]) for i, block in enumerate(self._blocks)]
         actions, log_prob = parts[0]

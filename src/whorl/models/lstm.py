@@ -61,7 +61,7 @@ class _Unroll(torch.autograd.Function):
         return hs, last_c
 
     @staticmethod
-    def backward(ctx: Any, d_hs: Tensor, d_last_c: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, d_hs: Tensor, d_last_c: Tensor) -> Any:
         del d_last_c
         gates, tanh_cs, h_before, c_before, keep, recurrent = ctx.saved_tensors
         rows, lanes, width = gates.shape

@@ -28,8 +28,8 @@ Convolution = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Parameter:
-    """One array of parameters. A matrix is [in, out], but a head's is [out, in], because its few outputs are computed as
-    columns; a convolution's kernel is [out, in, height, width]."""
+    """One array of parameters. A matrix is [in, out], but a head's is [out, in], because its few outputs are computed
+    as columns; a convolution's kernel is [out, in, height, width]."""
 
     name: str
     shape: tuple[int, ...]

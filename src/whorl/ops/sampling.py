@@ -7,6 +7,7 @@ depend on the other rows.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +24,22 @@ def sample_categorical(logits: Array, uniforms: Array) -> tuple[NDArray[np.int64
 
     a = #{i : p_0 + ... + p_i < u}; ``uniforms`` is [rows].
     """
-    has_shape("uniforms", uniforms, logits.shape[0])
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    cumulative = np.exp(shifted).cumsum(axis=1)
+    rows, choices = logits.shape
+    has_shape("uniforms", uniforms, rows)
+    shifted = logits - np.maximum.reduce(logits, 1, keepdims=True)
+    cumulative = np.add.accumulate(np.exp(shifted), 1)
     total = cumulative[:, -1]
-    below = cumulative < (uniforms * total)[:, None]
-    # u * total may round up to total, never beyond the last choice.
-    actions = np.minimum(below.sum(axis=1), logits.shape[1] - 1)
-    return actions, shifted[np.arange(len(actions)), actions] - np.log(total)
+    # The last is left out: u * total may round up to total, and must not go beyond the last choice.
+    below = cumulative[:, :-1] < (uniforms * total)[:, None]
+    actions = np.add.reduce(below, 1, np.int64)
+    chosen = shifted.reshape(-1).take(actions + _starts(rows, choices))
+    return actions, chosen - np.log(total)
+
+
+@lru_cache(maxsize=16)
+def _starts(rows: int, choices: int) -> NDArray[np.int64]:
+    """Where each row starts in a flat array."""
+    return np.arange(0, rows * choices, choices)
 
 
 def sample_gaussian(mean: Array, log_std: Array, uniforms: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -39,12 +39,13 @@ class Totals:
         self._layout = layout
         self._device = device
         self._buffer: Array | None = None
-        self._views: dict[str, Array] = {}
+        self._views: tuple[Tensor, Array, Array]
 
     def read(self, total: Array) -> tuple[Tensor, Array, Array]:
         """(gradient on the device, sums, moments)."""
-        if total is not self._buffer:
-            self._buffer, self._views = total, self._layout.views(total)
-        views = self._views
-        gradient = views["gradient"] if total.flags.writeable else views["gradient"].copy()
-        return torch.from_numpy(gradient).to(self._device), views["sums"], views["moments"]
+        if total is not self._buffer or self._device.type != "cpu" or not total.flags.writeable:
+            views = self._layout.views(total)
+            gradient = views["gradient"] if total.flags.writeable else views["gradient"].copy()
+            self._views = (torch.from_numpy(gradient).to(self._device), views["sums"], views["moments"])
+            self._buffer = total
+        return self._views

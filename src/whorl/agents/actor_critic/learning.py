@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from whorl.agents.actor_critic.acting import SUMS_WIDTH, build_network, build_spec
+from whorl.agents.actor_critic.computing import computing
 from whorl.agents.actor_critic.contribution import Contribution, Totals
 from whorl.agents.actor_critic.normaliser import Normaliser
 from whorl.agents.actor_critic.objective import Gradients
@@ -88,7 +89,7 @@ class ActorCriticLearning(ABC):
         """The flat buffer of ``spec.weights``, current."""
         return self._parameters.weights()
 
-    @torch.no_grad()
+    @computing
     def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
         """Take this learner's shards of the batch."""
         views = self._parameters.views
@@ -113,7 +114,7 @@ class ActorCriticLearning(ABC):
                     return
                 yield Step("minibatch", epoch, minibatch)
 
-    @torch.no_grad()
+    @computing
     def contribute(self, step: Step, shard: int) -> Array:
         """This shard's sums for one step of the plan."""
         contribution = self._contributions.get(shard)
@@ -136,7 +137,7 @@ class ActorCriticLearning(ABC):
             contribution.moments[:] = self._normaliser.sums(rows.trajectory)
         return contribution.buffer
 
-    @torch.no_grad()
+    @computing
     def apply(self, step: Step, total: Array) -> None:
         """Take one step with the summed contribution."""
         gradient, sums, moments = self._totals.read(total)
@@ -174,7 +175,7 @@ class ActorCriticLearning(ABC):
         self._normaliser.load(leaves_of(arrays, "normaliser/"))
 
     def _settle(self, sums: Array) -> None:
-        """Normalise advantages over the valid rows of the whole batch, and say how well the values explained returns."""
+        """Normalise advantages over the whole batch's valid rows, and say how well values explained returns."""
         rows, advantage, advantage_square, returns, returns_square = (float(s) for s in sums[:5])
         rows = max(rows, 1.0)
         mean, scale = advantage / rows, 1.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-import torch
-
 from whorl.agents.actor_critic.learning import ActorCriticLearning
 from whorl.agents.actor_critic.objective import Gradients, combine, evaluate
 from whorl.agents.actor_critic.optimiser import Adam
@@ -33,7 +31,6 @@ class PPOLearning(ActorCriticLearning):
         self._clip = config.clip
         self._objective: Callable[..., Gradients] = self.compiled(objective)
 
-    @torch.no_grad()
     def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
         """Take this learner's shards of the batch, and the clip range of this update."""
         super().begin(shards, progress)
