@@ -1,1 +1,1 @@
-"""Networks, in torch for learning and in numpy for acting."""
+"""Networks: a description without torch, a numpy forward to act with, a torch forward to learn with."""

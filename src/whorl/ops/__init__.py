@@ -1,1 +1,1 @@
-"""Pure maths: returns, advantages, losses, distributions, noise."""
+"""Pure maths on arrays: shapes checked at the door, the formula and the paper in the docstring."""

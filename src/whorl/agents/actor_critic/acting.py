@@ -1,0 +1,65 @@
+"""The acting half of actor-critic agents: what is stored, and one row of actions. No torch for small networks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whorl.agents.actor_critic.settings import ActorCriticConfig
+from whorl.agents.contract import Acted, AgentSpec
+from whorl.models.acting import ActingForward, acting_forward
+from whorl.models.network import Network
+from whorl.types import Array, Arrays, EnvSpec, Field, Layout
+
+SUMS_WIDTH = 6
+"""Numbers that a step sums beside its gradient; what they are is the step's business."""
+
+
+def build_network(config: ActorCriticConfig, env: EnvSpec) -> Network:
+    """The network's description."""
+    return Network(config.network, env, config.normalise_observations)
+
+
+def moments_width(network: Network) -> int:
+    """Columns of the running moments: every element of the normalised observations, and the discounted return."""
+    return sum(int(np.prod(leaf.shape)) for leaf in network.encoder.normalised) + 1
+
+
+def build_spec(config: ActorCriticConfig, env: EnvSpec) -> AgentSpec:
+    """What an actor-critic agent stores and sends."""
+    network = build_network(config, env)
+    gradient_size = Layout(tuple(parameter.field for parameter in network.parameters)).size_bytes // 4
+    return AgentSpec(
+        fields=network.head.fields,
+        state=network.state,
+        weights=network.weights,
+        contribution=Layout(
+            (
+                Field("gradient", (gradient_size,), "float32"),
+                Field("sums", (SUMS_WIDTH,), "float64"),
+                Field("moments", (1 + 2 * moments_width(network),), "float64"),
+            )
+        ),
+        noise_width=network.head.noise_width,
+        rows=config.rows,
+        discount=config.discount,
+        acting=network.acting,
+    )
+
+
+class ActorCriticPolicy:
+    """The acting half. Computes the policy alone: values are the learner's business, in one batch."""
+
+    def __init__(self, config: ActorCriticConfig, env: EnvSpec) -> None:
+        self.spec = build_spec(config, env)
+        self._network = build_network(config, env)
+        self._forwards: dict[int, ActingForward] = {}
+
+    def act(self, weights: Arrays, observation: Arrays, state: Arrays, first: Array, noise: Array | None) -> Acted:
+        """Actions for [lanes] rows; ``noise`` None takes the likeliest."""
+        lanes = len(first)
+        forward = self._forwards.get(lanes)
+        if forward is None:
+            forward = self._forwards[lanes] = acting_forward(self._network, lanes)
+        outputs, after = forward(weights, observation, state, first)
+        actions, fields = self._network.head.choose(outputs, weights.get("policy/log_std"), noise)
+        return Acted(actions, fields, after)

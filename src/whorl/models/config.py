@@ -1,0 +1,28 @@
+"""Settings of a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from whorl.config.bounds import AtLeast
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The network between an observation and the heads.
+
+    Vectors and discrete values (one-hot) are concatenated; images go through a Nature CNN. Without images and without
+    a core, policy and value have a tower each; otherwise they share the trunk and differ in the last layer.
+    """
+
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers: of each tower, or of the encoder before an LSTM. Not used behind images."""
+    activation: Literal["tanh", "relu"] = "tanh"
+    """Of the hidden layers. The CNN's is always relu."""
+    core: Literal["none", "lstm"] = "none"
+    """A recurrent core, for tasks that need memory."""
+    lstm_size: Annotated[int, AtLeast(1)] = 64
+    """Width of the LSTM's state."""
+    image_features: Annotated[int, AtLeast(1)] = 512
+    """Width of the layer that ends the CNN of each image."""

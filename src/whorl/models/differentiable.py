@@ -1,0 +1,76 @@
+"""A network as learners use it: forward, then backward from the gradients of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from whorl.models.network import Network
+from whorl.models.torch_forward import Inputs, Outputs, forward
+from whorl.models.towers import Towers
+from whorl.ops.namespace import AnyArray
+
+
+class Differentiable(Protocol):
+    """Forward and backward of one batch. Called without autograd."""
+
+    gives_numpy: bool
+    """Outputs and their gradients are numpy arrays, else tensors."""
+
+    def values(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Values [N] alone, in host memory."""
+        ...
+
+    def forward(self, inputs: Inputs) -> Outputs:
+        """Outputs for a batch; keeps what ``backward`` needs."""
+        ...
+
+    def backward(self, d_policy: AnyArray, d_value: AnyArray, gradients: dict[str, Tensor]) -> None:
+        """Overwrite ``gradients`` with those of sum(d_policy * policy) + sum(d_value * value)."""
+        ...
+
+
+class Autograd:
+    """Any network, differentiated by autograd and, if asked for, compiled."""
+
+    gives_numpy = False
+
+    def __init__(self, network: Network, parameters: dict[str, Tensor], compiled: bool) -> None:
+        self._network = network
+        self._leaves = {name: tensor.detach().requires_grad_() for name, tensor in parameters.items()}
+        # The unrolled LSTM is a loop of its own, which a compiler would only write out row by row.
+        whole = compiled and not network.recurrent
+        self._forward: Callable[..., Outputs] = torch.compile(forward) if whole else forward
+        self._outputs: Outputs | None = None
+
+    def values(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Values [N] alone, in host memory."""
+        values: NDArray[np.float32] = forward(self._network, self._leaves, inputs).value.cpu().numpy()
+        return values
+
+    def forward(self, inputs: Inputs) -> Outputs:
+        """Outputs for a batch; keeps what ``backward`` needs."""
+        with torch.enable_grad():
+            self._outputs = self._forward(self._network, self._leaves, inputs)
+        return Outputs(self._outputs.policy.detach(), self._outputs.value.detach())
+
+    def backward(self, d_policy: AnyArray, d_value: AnyArray, gradients: dict[str, Tensor]) -> None:
+        """Overwrite ``gradients`` with those of sum(d_policy * policy) + sum(d_value * value)."""
+        for name, leaf in self._leaves.items():
+            leaf.grad = gradients[name].zero_()
+        outputs, self._outputs = self._outputs, None
+        assert outputs is not None
+        torch.autograd.backward([outputs.policy, outputs.value], [d_policy, d_value])
+
+
+def differentiable(network: Network, parameters: dict[str, Tensor], compiled: bool) -> Differentiable:
+    """The quickest way to differentiate a network: towers on the CPU by hand (quicker than compiled, and at once)."""
+    on_cpu = all(tensor.device.type == "cpu" for tensor in parameters.values())
+    if on_cpu and not network.shared:
+        return Towers(network, parameters)
+    return Autograd(network, parameters, compiled)

@@ -1,0 +1,64 @@
+"""From raw observations to a network's inputs, in numpy, for actors and learners alike.
+
+Trajectories hold raw observations. Vectors (normalised, if asked for) and one-hot discrete values become one row of
+*features*; images stay as they are and are scaled by the CNN.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whorl.types import Array, Arrays, Field, ObservationLeaf
+
+NORMALISED_LIMIT = np.float32(10)
+"""Normalised observations are clipped to this, either way."""
+
+
+class Encoder:
+    """Writes the features of an observation's leaves side by side. Holds no statistics: they come with the weights."""
+
+    def __init__(self, leaves: tuple[ObservationLeaf, ...], normalise: bool) -> None:
+        self.leaves = tuple(leaf for leaf in leaves if leaf.kind != "image")
+        self.images = tuple(leaf for leaf in leaves if leaf.kind == "image")
+        self.normalised = tuple(leaf for leaf in leaves if leaf.kind == "vector" and normalise)
+        sizes = [leaf.n if leaf.kind == "discrete" else math.prod(leaf.shape) for leaf in self.leaves]
+        self.width = sum(sizes)
+        ends = np.cumsum(sizes, dtype=int).tolist()
+        self._columns = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+    @property
+    def statistics(self) -> tuple[Field, ...]:
+        """The normaliser's part of the weights: x becomes (x - mean) * scale, clipped."""
+        return tuple(
+            Field(f"norm/{leaf.name}/{what}", leaf.shape, "float32")
+            for leaf in self.normalised
+            for what in ("mean", "scale")
+        )
+
+    def encode(self, weights: Arrays, observation: Arrays, out: NDArray[np.float32]) -> None:
+        """Fill ``out`` [rows, width] from leaves of [rows, *leaf.shape]."""
+        for leaf, columns in zip(self.leaves, self._columns, strict=True):
+            part, values = out[:, columns], observation[leaf.name]
+            if leaf.kind == "discrete":
+                part[:] = values[:, None] == np.arange(leaf.n)
+            elif leaf in self.normalised:
+                mean, scale = weights[f"norm/{leaf.name}/mean"], weights[f"norm/{leaf.name}/scale"]
+                np.subtract(values.reshape(len(values), -1), mean.reshape(-1), out=part)
+                part *= scale.reshape(-1)
+                np.clip(part, -NORMALISED_LIMIT, NORMALISED_LIMIT, out=part)
+            else:
+                part[:] = values.reshape(len(values), -1)
+
+    def image_scale(self, leaf: ObservationLeaf) -> tuple[float, float]:
+        """(offset, factor) that bring an image to [0, 1]; an unbounded one is left alone."""
+        if not (math.isfinite(leaf.low) and math.isfinite(leaf.high)) or leaf.high <= leaf.low:
+            return (0.0, 1.0)
+        return (leaf.low, 1.0 / (leaf.high - leaf.low))
+
+
+def flat_rows(array: Array) -> Array:
+    """[rows, lanes, ...] to [rows * lanes, ...]."""
+    return array.reshape(-1, *array.shape[2:])

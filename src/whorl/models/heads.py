@@ -1,0 +1,91 @@
+"""Heads: how the network's last outputs become actions. The acting half, in numpy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from whorl.ops.sampling import sample_categorical, sample_gaussian
+from whorl.types import ActionSpec, Array, Arrays, Field
+
+
+class Chosen(NamedTuple):
+    """Actions as the environment takes them, and what the agent stores beside them."""
+
+    actions: Array
+    fields: Arrays
+
+
+class CategoricalHead:
+    """Logits of one categorical choice (discrete) or of several independent ones (multi-discrete)."""
+
+    fields = (Field("log_prob", (), "float32"),)
+
+    def __init__(self, action: ActionSpec) -> None:
+        self.action = action
+        self.nvec = action.nvec
+        self.width = sum(action.nvec)
+        self.noise_width = len(action.nvec)
+        self._blocks = _blocks(action.nvec)
+
+    def choose(self, outputs: Array, log_std: Array | None, noise: Array | None) -> Chosen:
+        """Actions for logits ``outputs`` [rows, width]; ``noise`` None takes the likeliest."""
+        del log_std
+        if noise is None:
+            parts = [(outputs[:, block].argmax(axis=1), np.zeros(len(outputs), np.float32)) for block in self._blocks]
+        elif len(self._blocks) == 1:
+            parts = [sample_categorical(outputs, noise[:, 0])]
+        else:
+            parts = [sample_categorical(outputs[:, block], noise[:, i]) for i, block in enumerate(self._blocks)]
+        actions, log_prob = parts[0]
+        if len(parts) > 1:
+            actions = np.stack([part[0] for part in parts], axis=1)
+            log_prob = np.sum([part[1] for part in parts], axis=0, dtype=np.float32)
+        actions = actions.reshape(len(outputs), *self.action.shape).astype(self.action.dtype, copy=False)
+        return Chosen(actions, {"log_prob": log_prob})
+
+
+class GaussianHead:
+    """Means of a diagonal Gaussian whose log standard deviations are parameters that do not depend on the state.
+
+    The Gaussian lives in a scaled space: 0 is the middle between finite bounds and -1 and 1 are the bounds themselves,
+    so that a fresh network reaches the whole range of any environment. Samples are not squashed: the environment gets
+    the sample scaled and clipped to its bounds, while ``raw_action`` and its ``log_prob`` are of the sample itself.
+    """
+
+    def __init__(self, action: ActionSpec) -> None:
+        self.action = action
+        self.width = len(action.low)
+        self.noise_width = self.width + self.width % 2
+        self.fields = (Field("log_prob", (), "float32"), Field("raw_action", (self.width,), "float32"))
+        self._low = np.array(action.low, np.float32)
+        self._high = np.array(action.high, np.float32)
+        bounded = np.isfinite(self._low) & np.isfinite(self._high)
+        low, high = (np.where(bounded, bound, side) for bound, side in ((self._low, -1), (self._high, 1)))
+        self._middle = ((low + high) / 2).astype(np.float32)
+        self._half_range = ((high - low) / 2).astype(np.float32)
+
+    def choose(self, outputs: Array, log_std: Array | None, noise: Array | None) -> Chosen:
+        """Actions for means ``outputs`` [rows, width]; ``noise`` None takes the mean."""
+        assert log_std is not None
+        if noise is None:
+            raw, log_prob = outputs.copy(), np.zeros(len(outputs), np.float32)
+        else:
+            raw, log_prob = sample_gaussian(outputs, log_std, noise)
+        actions = np.clip(self._middle + self._half_range * raw, self._low, self._high)
+        actions = actions.reshape(len(outputs), *self.action.shape).astype(self.action.dtype, copy=False)
+        return Chosen(actions, {"log_prob": log_prob, "raw_action": raw})
+
+
+Head = CategoricalHead | GaussianHead
+
+
+def head_for(action: ActionSpec) -> Head:
+    """The head that serves an action space."""
+    return GaussianHead(action) if action.kind == "box" else CategoricalHead(action)
+
+
+def _blocks(nvec: tuple[int, ...]) -> list[slice]:
+    ends = np.cumsum(nvec).tolist()
+    return [slice(end - n, end) for end, n in zip(ends, nvec, strict=True)]

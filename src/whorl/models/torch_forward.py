@@ -1,0 +1,112 @@
+"""The forward in torch, functional on named parameters: any network, to learn by autograd or to act on images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from whorl.models.lstm import unroll_lstm
+from whorl.models.network import Network, convolutions
+from whorl.ops.namespace import AnyArray
+
+Parameters = Mapping[str, Tensor]
+
+
+class Inputs(NamedTuple):
+    """A batch as the network takes it. For a recurrent network N = rows * lanes, row by row."""
+
+    features: Tensor
+    """[N, encoder width] float32."""
+    images: dict[str, Tensor]
+    """Image leaf to [N, channels, height, width], as stored."""
+    first: Tensor | None = None
+    """[rows, lanes] bool, for a recurrent network."""
+    state: tuple[Tensor, Tensor] | None = None
+    """(h, c) before the first row, [lanes, size], for a recurrent network."""
+
+
+class Outputs(NamedTuple):
+    """What the heads say: tensors, or numpy arrays where gradients are written out."""
+
+    policy: AnyArray
+    """[width, N]; a Gaussian's log standard deviations follow its means: [2 width, N]."""
+    value: AnyArray
+    """[N]"""
+
+
+def forward(network: Network, parameters: Parameters, inputs: Inputs) -> Outputs:
+    """Policy outputs and values of a batch."""
+    if network.shared:
+        trunk, _ = forward_trunk(network, parameters, inputs)
+        policy = value = trunk
+    else:
+        policy, value = (_tower(network, parameters, name, inputs.features) for name in ("policy", "value"))
+    outputs = _columns(parameters, "policy/out", policy)
+    if network.gaussian:
+        outputs = torch.cat([outputs, parameters["policy/log_std"][:, None].expand_as(outputs)])
+    return Outputs(outputs, _columns(parameters, "value/out", value)[0])
+
+
+def forward_policy(
+    network: Network, parameters: Parameters, inputs: Inputs
+) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    """The policy's outputs [N, width] alone, and the recurrent state after the last row."""
+    if network.shared:
+        hidden, state = forward_trunk(network, parameters, inputs)
+    else:
+        hidden, state = _tower(network, parameters, "policy", inputs.features), None
+    return _columns(parameters, "policy/out", hidden).t(), state
+
+
+def forward_trunk(
+    network: Network, parameters: Parameters, inputs: Inputs
+) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    """What policy and value share: images, encoder, core."""
+    parts = [_cnn(network, parameters, leaf.name, inputs.images[leaf.name]) for leaf in network.encoder.images]
+    if network.encoder.width:
+        encoded = inputs.features
+        for i in range(network.encoder_layers):
+            encoded = _activation(network, _linear(parameters, f"encoder/{i}", encoded))
+        parts.append(encoded)
+    trunk = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    if not network.recurrent:
+        return trunk, None
+    assert inputs.first is not None
+    assert inputs.state is not None
+    rows, lanes = inputs.first.shape
+    gates = torch.addmm(parameters["lstm/bias"], trunk, parameters["lstm/input"])
+    h, state = unroll_lstm(gates.view(rows, lanes, -1), parameters["lstm/recurrent"], inputs.first, *inputs.state)
+    return h.reshape(rows * lanes, -1), state
+
+
+def _cnn(network: Network, parameters: Parameters, name: str, image: Tensor) -> Tensor:
+    leaf = next(leaf for leaf in network.encoder.images if leaf.name == name)
+    offset, factor = network.encoder.image_scale(leaf)
+    x = image.to(torch.float32)
+    x = (x - offset) * factor if offset else x * factor
+    for i, (_, _, stride) in enumerate(convolutions(leaf)):
+        weight, bias = parameters[f"image/{name}/{i}/weight"], parameters[f"image/{name}/{i}/bias"]
+        x = functional.conv2d(x, weight, bias, stride).relu_()
+    return _linear(parameters, f"image/{name}/out", x.flatten(1)).relu_()
+
+
+def _tower(network: Network, parameters: Parameters, name: str, x: Tensor) -> Tensor:
+    for i in range(len(network.config.hidden)):
+        x = _activation(network, _linear(parameters, f"{name}/{i}", x))
+    return x
+
+
+def _linear(parameters: Parameters, name: str, x: Tensor) -> Tensor:
+    return torch.addmm(parameters[f"{name}/bias"], x, parameters[f"{name}/weight"])
+
+
+def _columns(parameters: Parameters, name: str, x: Tensor) -> Tensor:
+    return torch.addmm(parameters[f"{name}/bias"][:, None], parameters[f"{name}/weight"], x.t())
+
+
+def _activation(network: Network, x: Tensor) -> Tensor:
+    return x.tanh() if network.config.activation == "tanh" else x.relu()
