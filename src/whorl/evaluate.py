@@ -39,7 +39,12 @@ class Evaluation:
 
 
 def evaluate(
-    policy: TrainedPolicy, episodes: int = 10, *, seed: int | None = None, sample: bool = False, video: Path | None = None
+    policy: TrainedPolicy,
+    episodes: int = 10,
+    *,
+    seed: int | None = None,
+    sample: bool = False,
+    video: Path | None = None,
 ) -> Evaluation:
     """Play ``episodes`` episodes; with ``video``, film the first one."""
     if episodes < 1:

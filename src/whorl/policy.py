@@ -13,7 +13,7 @@ from whorl.job import Job
 from whorl.ops.noise import uniform
 from whorl.types import Array, Arrays
 
-SAMPLING = 2
+SAMPLING = "sampling"
 """The purpose word of noise for sampled actions outside training."""
 
 
@@ -54,5 +54,3 @@ class TrainedPolicy:
         self._state = acted.state
         self._first = np.zeros(1, np.bool_)
         return self._to_action(acted.actions)[0]
-
-

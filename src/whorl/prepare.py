@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import gymnasium
+
 from whorl.agents.registry import get_agent
 from whorl.config.schema import Config
 from whorl.envs.check import probe_apart
@@ -41,7 +42,7 @@ def prepare(config: Config) -> Job:
 
 
 def _look_at(config: Config) -> EnvProbe:
-    """Try the environment: Gymnasium's own ones here, others in a process of their own, which they may kill or block."""
+    """Try the environment: Gymnasium's own ones here, others in a process of their own, which they may kill."""
     name, creator = find_env(config.env.id)
     own = creator is None and str(gymnasium.registry[name].entry_point).startswith("gymnasium.")
     return probe_env(config.env) if own or config.engine.name == "inline" else probe_apart(config.env)

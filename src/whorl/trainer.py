@@ -1,11 +1,11 @@
 """Training from Python: ``whorl.train`` runs a job to its end, ``whorl.Trainer`` steps it under the user's own loop.
 
-    run = whorl.train("ppo", "CartPole-v1", steps=100_000, actors=4)
+run = whorl.train("ppo", "CartPole-v1", steps=100_000, actors=4)
 
-    with whorl.Trainer("ppo", "CartPole-v1") as trainer:
-        while trainer.env_steps < 50_000:
-            print(trainer.step()["return_mean"])
-        trainer.save()
+with whorl.Trainer("ppo", "CartPole-v1") as trainer:
+    while trainer.env_steps < 50_000:
+        print(trainer.step()["return_mean"])
+    trainer.save()
 """
 
 from __future__ import annotations

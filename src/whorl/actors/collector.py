@@ -14,7 +14,7 @@ from whorl.envs.contract import LaneEnvs, LaneState, Rows
 from whorl.ops.noise import uniform
 from whorl.types import Arrays, leaves_of
 
-ACTING = 1
+ACTING = "acting"
 """The purpose word of acting noise: other purposes draw other numbers from the same seed."""
 
 

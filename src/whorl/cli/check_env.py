@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from whorl.cli.parser import add_set_option
-from whorl.cli.table import print_table
 from whorl.errors import EXIT_DONE, EXIT_FAILED
 
 
@@ -21,10 +20,5 @@ def run(arguments: argparse.Namespace) -> int:
     from whorl.resolve import env_config_from
 
     report = check_env(env_config_from(arguments.env, arguments.assignments))
-    print_table(report.facts)
-    for finding in report.findings:
-        print(f"\nwrong: {finding.what}\n  where: {finding.where}\n  mend:  {finding.mend}")
-    if report.facts or report.findings:
-        print()
-    print(f"{arguments.env}: {'good' if report.ok else 'not fit for training yet'}")
-    return EXIT_DONE if report.ok else EXIT_FAILED
+    print("\n".join(report.lines()))
+    return EXIT_DONE if report.is_good else EXIT_FAILED

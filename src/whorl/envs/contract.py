@@ -84,8 +84,11 @@ class LaneEnvs(Protocol):
 
     spec: EnvSpec
     lanes: range
-    exact: bool
-    """False once a lane could not be rebuilt as it was (its episode was given up and counted)."""
+
+    @property
+    def exact(self) -> bool:
+        """False once a lane could not be rebuilt as it was (its episode was given up and counted)."""
+        ...
 
     @property
     def episodes(self) -> list[int]:

@@ -131,9 +131,7 @@ class Desk:
             times = f"{DEATHS_BEFORE_QUARANTINE} times at the same step ({body['cause']})"
             text = f"environment {lane} ended its actor {times}: its episode is given up"
             self._role.line.send("warning", {"text": text})
-        self._role.line.send(
-            "start", self._learner.order(actor, self._pending.get(actor)), to=RoleId("actor", actor)
-        )
+        self._role.line.send("start", self._learner.order(actor, self._pending.get(actor)), to=RoleId("actor", actor))
 
     def _account(self, actor: int, counted: int) -> None:
         """What the dead actor took (``counted``) and never handed over is lost."""

@@ -158,8 +158,16 @@ class Learner:
             "faults": self.faults,
             "exact": self.exact,
             "return_mean": self.window.return_mean if self.window.episodes else None,
-            "weights_sha256": hashlib.sha256(self.learning.weights().tobytes()).hexdigest(),
+            "weights_sha256": self._hash(),
         }
+
+    def _hash(self) -> str:
+        """Of every trained weight, by name."""
+        digest = hashlib.sha256()
+        for name, array in sorted(leaves_of(self.learning.save(), "weights/").items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     def saved_ledger(self) -> Arrays:
         """The ledgers of this learner's actors, in lane order."""
@@ -196,5 +204,3 @@ class Learner:
         self.env_steps = int(counts["env_steps"])
         self.faults = int(counts["faults"])
         self.exact = bool(counts["exact"])
-
-

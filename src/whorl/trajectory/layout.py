@@ -1,13 +1,13 @@
 """How a trajectory lies in its buffer: T rows of B lanes, one row more for bootstrapping, and where each lane ended.
 
-    number          [1]            which trajectory of its actor this is
-    version         [T]            the weights' version each row was acted with
-    first, valid    [T + tail, B]
-    obs/<leaf>      [T + tail, B, ...]   raw, as the environment gave them
-    action          [T, B, ...]
-    reward, terminated, truncated, <agent's fields>   [T, B, ...]
-    state/<name>    [B, ...]       recurrent state before row 0
-    end/...         [B, ...]       what the ledger needs to rebuild the lanes as they are after row T - 1
+number          [1]            which trajectory of its actor this is
+version         [T]            the weights' version each row was acted with
+first, valid    [T + tail, B]
+obs/<leaf>      [T + tail, B, ...]   raw, as the environment gave them
+action          [T, B, ...]
+reward, terminated, truncated, <agent's fields>   [T, B, ...]
+state/<name>    [B, ...]       recurrent state before row 0
+end/...         [B, ...]       what the ledger needs to rebuild the lanes as they are after row T - 1
 """
 
 from __future__ import annotations
