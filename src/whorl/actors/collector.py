@@ -1,4 +1,4 @@
-"""A collector acts on its lanes and fills trajectories, row by row. The same for every workflow that acts with a model."""
+"""A collector acts on its lanes and fills trajectories, row by row, for every workflow that acts with a model."""
 
 from __future__ import annotations
 
