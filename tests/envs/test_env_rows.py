@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whorl.config.schema import EnvConfig
+from whorl.envs.contract import LaneState
 from whorl.envs.gym_vector import GymForm, vector_form_is_sound
 from whorl.envs.lanes import ScalarLanes, make_lanes
 from whorl.envs.probe import probe_env
@@ -175,3 +176,58 @@ def test_rows_change_only_in_receive() -> None:
         lanes.receive()
         assert (rows.observation["obs"] != before).any()
         lanes.close()
+
+
+def make_stumbling(num_envs: int, autoreset_mode=gymnasium.vector.AutoresetMode.NEXT_STEP, **kwargs) -> SyncVectorEnv:
+    env = SyncVectorEnv(
+        [partial(make_env, "whorl/Identity-v0", {"length": 4})] * num_envs, autoreset_mode=autoreset_mode
+    )
+    step = env.step
+
+    def stumble(actions):
+        STUMBLES.append(len(STUMBLES))
+        if len(STUMBLES) in STUMBLE_AT:
+            raise RuntimeError("stumbled")
+        return step(actions)
+
+    env.step = stumble
+    return env
+
+
+STUMBLES: list[int] = []
+STUMBLE_AT: set[int] = set()
+
+
+@pytest.mark.parametrize("autoreset", ["auto", "next_step", "same_step", "disabled"])
+def test_a_vector_form_that_raises_is_a_fault_of_all_its_lanes(autoreset: str) -> None:
+    env_id = "WhorlTestStumbling-v0"
+    entry = "whorl.envs.library.exact:Identity"
+    gymnasium.register(env_id, entry_point=entry, vector_entry_point=make_stumbling, kwargs={"length": 4})
+    try:
+        config = EnvConfig(id=env_id, autoreset=autoreset)
+        spec = probe_env(config).spec
+        assert spec.vector_form
+        lanes = make_lanes(config, spec, range(3), 1)
+        rows = drain(lanes.start(fresh(range(3))))
+        STUMBLES.clear()
+        STUMBLE_AT.update({3, 8})  # amid an episode, and (4 steps after the first) on a final-observation row
+        shown, seen = [], []
+        for _ in range(9):
+            lanes.send(np.zeros(3, np.int64))
+            outcome = lanes.receive()
+            shown.append((outcome.fault.tolist(), rows.first.tolist(), rows.valid.tolist()))
+            seen.append(rows.observation["obs"].tolist())
+        yes, no = [True] * 3, [False] * 3
+        assert shown[2] == (yes, yes, yes)
+        assert shown[6] == (no, no, no)
+        assert shown[7] == (no, yes, yes)
+        assert lanes.episodes == [2, 2, 2]
+        assert lanes.fault_count == 2
+        scalar = ScalarLanes(config, spec, range(3), 1)
+        begun = drain(scalar.start([LaneState(lane, episode=1) for lane in range(3)]))
+        assert seen[2] == begun.observation["obs"].tolist()
+        scalar.close()
+        lanes.close()
+    finally:
+        STUMBLE_AT.clear()
+        del gymnasium.registry[env_id]
