@@ -66,6 +66,9 @@ class StatusClock:
         """Count bytes handed over."""
         self._words[_SENT] += size_bytes
 
+    def at(self, where: int) -> None:
+        self._words[_WHERE] = where
+
     def count(self, env_steps: int) -> None:
         self._words[_COUNTED] += env_steps
 
