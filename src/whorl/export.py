@@ -28,7 +28,7 @@ Target = Literal["onnx", "torchscript"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 SUFFIX: Mapping[Target, str] = {"onnx": ".onnx", "torchscript": ".pt"}
 TOLERANCE = 1e-4
-"""The largest difference between the policy and its export that is let pass."""
+"""The largest difference between the policy and its export that is let pass, for values up to 1; relative beyond."""
 EXAMPLES = 64
 """Random observations that an export is checked on."""
 
@@ -120,7 +120,7 @@ def _export(
 
 
 def verify_export(path: Path, to: Target, module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> float:
-    """The largest absolute difference between the file's outputs and the module's, over all outputs."""
+    """The largest difference between the file's outputs and the module's, relative to an output's size if over 1."""
     import torch
 
     with torch.no_grad():
@@ -132,11 +132,16 @@ def _largest_difference(expected: Sequence[torch.Tensor], actual: Sequence[torch
     if [tensor.shape for tensor in expected] != [tensor.shape for tensor in actual]:
         return float("inf")
     differences = [
-        (one.double() - other.double()).abs().max().item()
+        (one.double() - other.double()).abs().max().item() / _scale(one)
         for one, other in zip(expected, actual, strict=True)
         if one.numel()
     ]
-    return float("nan") if any(value != value for value in differences) else max(differences, default=0.0)
+    return math.nan if any(map(math.isnan, differences)) else max(differences, default=0.0)
+
+
+def _scale(tensor: torch.Tensor) -> float:
+    """Its largest value where that is over 1: rounding grows with it."""
+    return max(1.0, tensor.double().abs().max().item())
 
 
 def _decided(module: GreedyPolicy, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -146,9 +151,10 @@ def _decided(module: GreedyPolicy, inputs: Mapping[str, torch.Tensor]) -> dict[s
     if module.network.gaussian:
         return dict(inputs)
     with torch.no_grad():
-        blocks = module(*inputs.values())[1].split(module.network.head.action.nvec, 1)
+        logits = module(*inputs.values())[1]
+    blocks = logits.split(module.network.head.action.nvec, 1)
     best_two = [block.topk(2, dim=1).values for block in blocks if block.shape[1] > 1]
-    clear = [two[:, 0] - two[:, 1] > TOLERANCE for two in best_two]
+    clear = [two[:, 0] - two[:, 1] > TOLERANCE * _scale(logits) for two in best_two]
     kept = torch.stack(clear).all(0) if clear else torch.ones(EXAMPLES, dtype=torch.bool)
     return {name: tensor[kept] for name, tensor in inputs.items()} if kept.sum() >= 2 else dict(inputs)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Literal
 
 from whorl.cli.parser import one_of
 from whorl.errors import EXIT_DONE
 
-FORMATS = ("onnx", "torchscript")
+FORMATS: tuple[Literal["onnx", "torchscript"], ...] = ("onnx", "torchscript")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

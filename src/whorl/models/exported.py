@@ -105,7 +105,7 @@ class GreedyPolicy(torch.nn.Module):
             scaled = held["middle"] + held["half_range"] * outputs
             chosen = torch.minimum(torch.maximum(scaled, held["low"]), held["high"])
         else:
-            chosen = torch.stack([block.argmax(1) for block in outputs.split(head.nvec, 1)], 1)
+            chosen = torch.stack([block.argmax(1) for block in torch.split(outputs, list(head.nvec), 1)], 1)
         return chosen.reshape(-1, *head.action.shape)
 
 
