@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 
 from whorl.agents.contract import Policy
-from whorl.envs.door import ObservationDoor, action_door
+from whorl.envs.door import ObservationDoor, RefusedValue, action_door
 from whorl.envs.registry import make_env
+from whorl.errors import BadInputError
 from whorl.job import Job
 from whorl.ops.noise import uniform
 from whorl.types import Array, Arrays
 
 SAMPLING = "sampling"
 """The purpose word of noise for sampled actions outside training."""
+
+
+class RefusedObservation(BadInputError):
+    """Not an observation of the environment that the policy was trained on."""
 
 
 class TrainedPolicy:
@@ -35,6 +40,8 @@ class TrainedPolicy:
         self._to_action = action_door(env.action_space)
         env.close()
         self._observation: Arrays = {leaf.name: np.zeros((1, *leaf.shape), leaf.dtype) for leaf in job.env.observation}
+        self._blocks = list(self._observation.values())
+        self._is_sound = self._door.row_check(self._blocks)
         self._rows = 0
         self.reset()
 
@@ -44,8 +51,8 @@ class TrainedPolicy:
         self._state: Arrays = {f.name: np.zeros((1, *f.shape), f.dtype) for f in self.acting.spec.state}
 
     def act(self, observation: Any, sample: bool = False) -> Any:
-        """The best action for an observation, or one drawn from the policy."""
-        self._door.write(observation, [array[0] for array in self._observation.values()])
+        """The best action for an observation, or one drawn from the policy. Both in the environment's own form."""
+        self._take_in(observation)
         noise = None
         if sample:
             width = self.acting.spec.noise_width
@@ -55,3 +62,11 @@ class TrainedPolicy:
         self._state = acted.state
         self._first = np.zeros(1, np.bool_)
         return self._to_action(acted.actions)[0]
+
+    def _take_in(self, observation: Any) -> None:
+        try:
+            self._door.write(observation, [block[0] for block in self._blocks])
+            if not self._is_sound() and (found := self._door.explain(self._blocks)):
+                raise found[1]
+        except RefusedValue as error:
+            raise RefusedObservation(str(error)) from error
