@@ -63,7 +63,10 @@ def test_where_environments_live_does_not_matter(final_hash: Hasher, hosting: st
 def test_normalising_observations_and_rewards_is_exact(final_hash: Hasher) -> None:
     normalised = {"agent.normalise_observations": True, "agent.normalise_rewards": True}
     reference = final_hash("ppo", "Pendulum-v1", steps=3000, **normalised)
-    assert final_hash("ppo", "Pendulum-v1", steps=3000, engine="local", actors=4, envs_per_actor=2, **normalised) == reference
+    assert (
+        final_hash("ppo", "Pendulum-v1", steps=3000, engine="local", actors=4, envs_per_actor=2, **normalised)
+        == reference
+    )
 
 
 @pytest.mark.verify
