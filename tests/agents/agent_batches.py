@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from whorl.agents.contract import AgentSpec, LearnerSettings, Learning, Policy, Progress
+from whorl.agents.contract import LearnerSettings, Learning, Policy, Progress
 from whorl.ops.noise import uniform
 from whorl.types import ActionSpec, Array, Arrays, EnvSpec, Layout, ObservationLeaf
 
@@ -139,8 +139,5 @@ def update(learners: Sequence[Learning], shards: Sequence[Arrays], number: int, 
         total = summed(learners[0].spec.contribution, buffers)
         for learner in learners:
             learner.apply(steps[0], total.copy())
-    return [learner.finish() for learner in learners][0]
-
-
-def layout_names(spec: AgentSpec) -> list[str]:
-    return [field.name for field in spec.weights.fields]
+    metrics = [learner.finish() for learner in learners]
+    return metrics[0]

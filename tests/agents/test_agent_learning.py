@@ -34,15 +34,17 @@ def identity(observation: Arrays, actions: Array, place: int) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("name", "config"),
+    ("name", "config", "updates"),
     [
-        ("ppo", PPOConfig(rows=24, learning_rate=3e-3, discount=0.5)),
-        ("a2c", A2CConfig(rows=12, learning_rate=1e-2, discount=0.5)),
+        ("ppo", PPOConfig(rows=24, learning_rate=3e-3, discount=0.5), 30),
+        ("a2c", A2CConfig(rows=12, learning_rate=1e-2, discount=0.5, optimiser="adam"), 100),
+        ("a2c", A2CConfig(rows=12, learning_rate=5e-2, discount=0.5), 150),
     ],
+    ids=["ppo", "a2c-adam", "a2c-rmsprop"],
 )
-def test_the_action_that_equals_the_state(name: str, config: object) -> None:
+def test_the_action_that_equals_the_state(name: str, config: object, updates: int) -> None:
     env = env_spec((STATE,), ActionSpec("discrete", (), "int64", (4,)))
-    assert train(name, config, env, identity, 30 if name == "ppo" else 80) > 0.9
+    assert train(name, config, env, identity, updates) > 0.9
 
 
 def test_both_parts_of_a_multi_discrete_action() -> None:
@@ -83,6 +85,6 @@ def test_an_lstm_remembers_what_a_feed_forward_network_cannot_see() -> None:
     for core in ("none", "lstm"):
         network = NetworkConfig(core=core, lstm_size=16, hidden=(16,))
         config = PPOConfig(rows=32, learning_rate=1e-2, minibatches=2, epochs=4, network=network)
-        results[core] = train("ppo", config, env, reward, 30, episode_rows=3, observe=observe)
+        results[core] = train("ppo", config, env, reward, 40, episode_rows=3, observe=observe)
     assert results["lstm"] > 0.9
     assert results["none"] < 0.65

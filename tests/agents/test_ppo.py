@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from agent_batches import BOX, DISCRETE, MULTI, collect, cut, env_spec, settings, summed
+from agent_batches import BOX, DISCRETE, IMAGE, MULTI, collect, cut, env_spec, settings, summed
 from agent_batches import update as run_update
 from torch import distributions
 
@@ -230,13 +230,10 @@ def test_shards_of_different_sizes_weigh_by_their_valid_rows() -> None:
 
 
 @pytest.mark.verify
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, at its own import
 def test_compiled_learning_agrees_with_eager() -> None:
-    from agent_batches import IMAGE
-
-    env, config = (
-        env_spec((IMAGE,)),
-        PPOConfig(rows=4, epochs=1, minibatches=1, network=NetworkConfig(image_features=32)),
-    )
+    env, network = env_spec((IMAGE,)), NetworkConfig(image_features=32)
+    config = PPOConfig(rows=4, epochs=1, minibatches=1, network=network)
     results = []
     for compiled in (False, True):
         learning = PPOLearning(config, env, settings(compile=compiled))
