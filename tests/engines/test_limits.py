@@ -190,4 +190,4 @@ def test_roles_are_light_and_log_to_their_own_file(launch, recorder, tmp_path: P
     assert 0 < cluster.resources()["actor"]["memory_bytes"] < 60 * 2**20
     cluster.send(ACTOR, "stop")
     cluster.run(until=lambda: False, timeout_s=20)
-    assert (tmp_path / "logs" / "chatter-0.log").read_text() == "to the log\nto the log, too\n"
+    assert (tmp_path / "logs" / "chatter-0.log").read_text() == "to the log\nto the log, too\n" * 2
