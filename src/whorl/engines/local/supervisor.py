@@ -165,11 +165,13 @@ class LocalCluster:
                     dead.append(hosted)
                 else:
                     self._tend_line(hosted, hosted.process, events)
+        if dead:
+            self._fleet.spawner.pump()  # a nursery's end comes before that of the roles that die with it
+        if self._fleet.spawner.lost:
+            self._replace_nursery()
         for hosted in dead:
             if hosted.process is not None:  # restarting everybody may have buried it meanwhile
                 self._bury(hosted, hosted.process)
-        if self._fleet.spawner.lost:
-            self._replace_nursery()
         self._start_due()
         self._judge()
 
