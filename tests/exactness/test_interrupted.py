@@ -69,7 +69,9 @@ def check_interrupted(
 
 
 @hypothesis_settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-@given(workflow=st.sampled_from(["sync", "overlap"]), stops=interruptions, killed=kills, learner=st.sampled_from([0, 0, 5]))
+@given(
+    workflow=st.sampled_from(["sync", "overlap"]), stops=interruptions, killed=kills, learner=st.sampled_from([0, 0, 5])
+)
 def test_stops_and_kills_anywhere_leave_no_trace(
     workflow: str, stops: list[int], killed: list[tuple[int, int]], learner: int
 ) -> None:
@@ -103,7 +105,10 @@ def _text(value: object) -> str:
 def _wait_for_updates(path: Path, updates: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and process.poll() is None:
-        if len(list(path.glob("checkpoints/update-*"))) and int(max(path.glob("checkpoints/update-*")).name[7:16]) >= updates:
+        if (
+            len(list(path.glob("checkpoints/update-*")))
+            and int(max(path.glob("checkpoints/update-*")).name[7:16]) >= updates
+        ):
             return
         time.sleep(0.01)
 
@@ -112,7 +117,7 @@ def _wait_for_updates(path: Path, updates: int, process: subprocess.Popen[bytes]
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("env", ENVS)
 @pytest.mark.parametrize("kind", KINDS)
-@hypothesis_settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     workflow=st.sampled_from(["sync", "overlap"]),
     stops=st.lists(st.integers(1, 190), max_size=3, unique=True).map(sorted),
