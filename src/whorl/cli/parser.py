@@ -24,7 +24,8 @@ class Parser(argparse.ArgumentParser):
     """Raises instead of printing usage and leaving; takes no abbreviations, which break when options are added."""
 
     def __init__(self, prog: str, description: str) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False)
+        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False)
+        self.add_argument("-h", "--help", action="help", help="Show this help.")
         self.add_argument("--debug", action="store_true", help="Show the traceback of an error.")
         self.add_argument("--quiet", action="store_true", help="Print errors and results only.")
 
