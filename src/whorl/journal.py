@@ -86,7 +86,7 @@ class Journal:
         self._staleness[staleness] = self._staleness.get(staleness, 0) + steps
         if body["return_mean"] is not None:
             self._history.append((self.env_steps, float(body["return_mean"])))
-        self.last = {**body, "env_steps_per_s": self._rate(1), "wall_s": at - self._started}
+        self.last = {**body, "env_steps_per_s": self._rate(1) or None, "wall_s": at - self._started}
         for sink in self._sinks:
             sink.write(self.last)
 
