@@ -65,9 +65,8 @@ class Journal:
         if self._env_steps_at_start is None:
             self._env_steps_at_start = self.env_steps
         self._lost = self._collected(cluster) - self.env_steps  # whatever the checkpoint does not hold
-        writer = self._sinks[0]
-        assert isinstance(writer, MetricsWriter)
-        writer.truncate_after(self.updates)
+        for sink in self._sinks:
+            sink.rewind(self.updates, self.env_steps)
         self._history = [entry for entry in self._history if entry[0] <= self.env_steps]
         self._records_since_open = 0
         for text in body["warnings"]:

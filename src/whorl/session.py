@@ -16,7 +16,7 @@ from whorl.engines.registry import make_engine
 from whorl.errors import CheckpointError, WhorlError
 from whorl.job import Job
 from whorl.journal import Journal
-from whorl.policy import TrainedPolicy
+from whorl.policy import TrainedPolicy, newest_policy
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.result import Result, Status
@@ -39,6 +39,7 @@ class Session:
         self._limit = 0
         self._saves: list[Mapping[str, Any]] = []
         self._weights: Array | None = None
+        self._newest_save: Path | None = None
         self._result: Result | None = None
         self._lock = directory.lock()
         try:
@@ -70,6 +71,7 @@ class Session:
                 self.journal.record(body)
             case "saved":
                 self._saves.append(body)
+                self._newest_save = Path(body["path"])
                 self.journal.saved(body)
             case "save_failed":
                 self._saves.append(body)
@@ -89,6 +91,15 @@ class Session:
 
     # What the driver wishes -------------------------------------------------------------------------------------------
 
+    @property
+    def closed(self) -> bool:
+        """Every process has ended."""
+        return self._result is not None
+
+    def open(self) -> None:
+        """Wait for the learner to say where it begins."""
+        self.run(lambda: self._opened)
+
     def allow(self, updates: int) -> None:
         """Let the run go on to this many updates."""
         self._limit = updates
@@ -105,7 +116,9 @@ class Session:
         self.cluster.run(enough, timeout_s)
 
     def save(self) -> Path:
-        """Write a checkpoint now, between updates."""
+        """Write a checkpoint now, between updates; a run that is done has saved itself."""
+        if self.finished is not None and self._newest_save is not None:
+            return self._newest_save
         self._saves.clear()
         self.cluster.send(FIRST_LEARNER, "save")
         self.run(lambda: bool(self._saves), ANSWER_TIMEOUT_S)
@@ -124,6 +137,8 @@ class Session:
 
     def policy(self) -> TrainedPolicy:
         """The policy as it is now."""
+        if self.finished is not None:
+            return newest_policy(self.job, self.directory)
         self._weights = None
         self.cluster.send(FIRST_LEARNER, "weights")
         self.run(lambda: self._weights is not None, ANSWER_TIMEOUT_S)

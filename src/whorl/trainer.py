@@ -17,16 +17,16 @@ from typing import Any, Self
 from whorl.config.layers import difference, from_plain
 from whorl.config.schema import Config
 from whorl.config.toml import load_toml
-from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, CheckpointError, ConfigError
+from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, ConfigError, WhorlError
 from whorl.evaluate import Evaluation, evaluate
-from whorl.policy import TrainedPolicy
+from whorl.policy import TrainedPolicy, newest_policy
 from whorl.prepare import prepare
 from whorl.resolve import config_from_keywords
-from whorl.runs.checkpoint import load_latest
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.result import Result
 from whorl.runs.run import Run
+from whorl.runs.tensorboard import require_tensorboard
 from whorl.session import UNLIMITED, Session
 from whorl.signals import StopSignals
 
@@ -57,6 +57,8 @@ def resume_training(run_dir: Path, *, steps: int | None = None, console: bool = 
 def _new_session(config: Config, run_dir: str | Path | None, console: Console) -> Session:
     """Whatever can be refused is refused before the run directory is made."""
     job = prepare(config)
+    if config.run.tensorboard:
+        require_tensorboard()
     directory = RunDirectory.create(run_dir, config.agent_name, config.env.id)
     return Session(job, directory, console, new=True)
 
@@ -91,11 +93,7 @@ def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -
 def load_policy(run_dir: Path) -> TrainedPolicy:
     """The policy of a run's newest checkpoint."""
     directory = RunDirectory.open(run_dir)
-    job = prepare(stored_config(directory))
-    checkpoint = load_latest(directory.checkpoints)
-    if checkpoint is None:
-        raise CheckpointError(f"{run_dir}: no checkpoint yet; `whorl resume {run_dir}` trains it")
-    return TrainedPolicy(job, checkpoint.arrays["learner"]["weights"])
+    return newest_policy(prepare(stored_config(directory)), directory)
 
 
 def evaluate_run(run_dir: Path, *, episodes: int, seed: int = 0, video: bool = False) -> Evaluation:
@@ -139,14 +137,23 @@ class Trainer:
 
     def __init__(self, agent: str, env: str, *, run_dir: str | Path | None = None, **settings: Any) -> None:
         config = config_from_keywords(agent, env, settings)
-        self._session = _new_session(config, run_dir, make_console(quiet=True))
+        self._begin(_new_session(config, run_dir, make_console(quiet=True)))
 
     @classmethod
     def resume(cls, run_dir: str | Path, *, steps: int | None = None) -> Self:
         """Go on with a run that was stopped."""
         trainer = cls.__new__(cls)
-        trainer._session = _resumed_session(run_dir, steps, {}, make_console(quiet=True))
+        trainer._begin(_resumed_session(run_dir, steps, {}, make_console(quiet=True)))
         return trainer
+
+    def _begin(self, session: Session) -> None:
+        """Wait for the learner, so that the counts of a resumed run are there from the start."""
+        self._session = session
+        try:
+            session.open()
+        except BaseException as error:
+            session.finish("failed", error)
+            raise
 
     @property
     def path(self) -> Path:
@@ -171,24 +178,32 @@ class Trainer:
     def step(self, updates: int = 1) -> dict[str, Any]:
         """Collect and learn; returns the last update's metrics."""
         goal = self.updates + updates
-        self._session.allow(goal)
-        self._session.run(lambda: self.updates >= goal)
-        return self._session.journal.last
+        session = self._open_session()
+        session.allow(goal)
+        session.run(lambda: self.updates >= goal)
+        return session.journal.last
 
     def save(self) -> Path:
         """Write a checkpoint and return its path."""
-        return self._session.save()
+        return self._open_session().save()
 
     def policy(self) -> TrainedPolicy:
         """The current policy, to act with."""
-        return self._session.policy()
+        return self._open_session().policy()
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> dict[str, float]:
         """Play whole episodes greedily in a fresh environment, as ``whorl eval`` does: ``return_mean`` and more."""
         return evaluate(self.policy(), episodes, seed=seed).summary()
 
+    def _open_session(self) -> Session:
+        if self._session.closed:
+            raise WhorlError(f"the trainer is closed; whorl.Trainer.resume({str(self.path)!r}) goes on with its run")
+        return self._session
+
     def close(self) -> None:
         """Save, end every process and write the result. Closing twice is fine."""
+        if self._session.closed:
+            return
         try:
             if self._session.finished is None:
                 self._session.stop()

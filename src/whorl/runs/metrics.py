@@ -29,6 +29,10 @@ class MetricsSink(Protocol):
 
     def write(self, record: Record) -> None: ...
 
+    def rewind(self, update: int, env_steps: int) -> None:
+        """The run goes on from here: forget what was written beyond."""
+        ...
+
     def flush(self) -> None: ...
 
     def close(self) -> None: ...
@@ -75,8 +79,9 @@ class MetricsWriter:
         except OSError as error:
             self.last_error = f"{self._path}: metrics wait to be written: {os_reason(error)}"
 
-    def truncate_after(self, update: int) -> None:
+    def rewind(self, update: int, env_steps: int) -> None:
         """Forget the lines of later updates, at a resume from the checkpoint of ``update``."""
+        del env_steps
         self.flush()
         kept = [json.dumps(record).encode() + b"\n" for record in _records(self._path) if record["update"] <= update]
         try:
