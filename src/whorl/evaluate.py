@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from whorl.envs.registry import make_env
-from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError
+from whorl.envs.containment import CONTAINED, close_quietly, is_users_interrupt, last_line
+from whorl.envs.door import RefusedValue, check_reward, refuse
+from whorl.envs.registry import Env, make_env
+from whorl.errors import BadInputError, EnvironmentFault, WhorlError
+from whorl.film import Film, make_filmed_env
 from whorl.ops.keys import reset_seed
-from whorl.policy import TrainedPolicy
+from whorl.policy import RefusedObservation, TrainedPolicy
 
 EVALUATION_LANE = 2**40
 """Far from any training lane, so that no evaluation episode was ever trained on."""
@@ -26,7 +30,7 @@ class Evaluation:
     lengths: list[int] = field(default_factory=list)
     video: Path | None = None
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, float]:
         """Means and spreads."""
         return {
             "episodes": len(self.returns),
@@ -38,63 +42,51 @@ class Evaluation:
         }
 
 
-def evaluate(
-    policy: TrainedPolicy,
-    episodes: int = 10,
-    *,
-    seed: int | None = None,
-    sample: bool = False,
-    video: Path | None = None,
-) -> Evaluation:
-    """Play ``episodes`` episodes; with ``video``, film the first one."""
+def evaluate(policy: TrainedPolicy, episodes: int = 10, *, seed: int = 0, video: Path | None = None) -> Evaluation:
+    """Play whole episodes greedily, the same ones for the same seed; with ``video``, film the first."""
     if episodes < 1:
         raise BadInputError(f"episodes: expected at least 1, got {episodes}")
-    config = policy.job.config
-    seed = config.run.seed if seed is None else seed
-    kwargs = {**config.env.kwargs, **({"render_mode": "rgb_array"} if video else {})}
-    env = make_env(config.env.id, kwargs)
+    config = policy.job.config.env
+    env = make_env(config.id, config.kwargs) if video is None else make_filmed_env(config.id, config.kwargs)
     result = Evaluation(video=video)
-    frames: list[Any] = []
     try:
         for episode in range(episodes):
-            film = frames if video and episode == 0 else None
-            rewards = list(_play(env, policy, reset_seed(seed, EVALUATION_LANE, episode), sample, film))
+            with Film(video, env) if video is not None and episode == 0 else nullcontext() as film:
+                rewards = list(_play(env, policy, seed, episode, film))
             result.returns.append(float(sum(rewards)))
             result.lengths.append(len(rewards))
     finally:
-        env.close()
-    if video is not None:
-        _write_video(video, frames, env.metadata.get("render_fps") or 30)
+        close_quietly(env)
     return result
 
 
-def _play(env: Any, policy: TrainedPolicy, seed: int, sample: bool, film: list[Any] | None) -> Iterator[float]:
-    limit = policy.job.env.max_episode_steps
-    observation, _ = env.reset(seed=seed)
-    policy.reset()
-    if film is not None:
-        film.append(_frame(env))
-    for _ in range(limit):
-        observation, reward, terminated, truncated, _ = env.step(policy.act(observation, sample))
-        if film is not None:
-            film.append(_frame(env))
-        yield float(reward)
-        if terminated or truncated:
-            return
-
-
-def _frame(env: Any) -> Any:
-    frame = env.render()
-    if not isinstance(frame, np.ndarray):
-        raise EnvironmentFault(f"{env.spec.id if env.spec else env}: render() gave no picture; is rgb_array supported?")
-    return frame
-
-
-def _write_video(path: Path, frames: list[Any], fps: int) -> None:
+def _play(env: Env, policy: TrainedPolicy, seed: int, episode: int, film: Film | None) -> Iterator[float]:
+    """The rewards of one episode. Whatever the environment does wrong is one line that says when."""
+    steps = 0
     try:
-        import imageio.v3 as imageio
-    except ImportError:
-        raise MissingExtraError("--video needs more packages: pip install 'whorl[video]'") from None
-    height, width = (size - size % 2 for size in frames[0].shape[:2])  # the encoder takes even sizes only
-    cropped = np.stack([frame[:height, :width] for frame in frames])
-    imageio.imwrite(path, cropped, fps=fps, codec="libx264", macro_block_size=2)
+        observation, _ = env.reset(seed=reset_seed(seed, EVALUATION_LANE, episode))
+        policy.reset()
+        if film is not None:
+            film.shoot()
+        while steps < policy.job.env.max_episode_steps:
+            observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+            steps += 1
+            if film is not None:
+                film.shoot()
+            yield _finite(check_reward(reward))
+            if terminated or truncated:
+                return
+    except CONTAINED as error:
+        refused = isinstance(error, RefusedObservation | RefusedValue)
+        if is_users_interrupt(error) or (isinstance(error, WhorlError | GeneratorExit) and not refused):
+            raise
+        reason = str(error) if refused else last_line(error)
+        raise EnvironmentFault(
+            f"{policy.job.env.env_id}: {reason} (env step {steps} of evaluation episode {episode})"
+        ) from error
+
+
+def _finite(reward: float) -> float:
+    if not math.isfinite(reward):
+        raise refuse("reward", "one finite number", str(reward))
+    return reward

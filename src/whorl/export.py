@@ -1,29 +1,78 @@
 """Policies for elsewhere: TorchScript and ONNX files, each checked against the policy it came from.
 
-The module that is exported takes one tensor per observation leaf and returns the greedy action (and whatever else it
-likes, as a tensor or a tuple of tensors). The batch size stays free.
+``export_run`` exports a run's greedy policy, ``export_module`` any module that takes tensors and returns a tensor or a
+tuple of them. The batch size stays free.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import logging
+import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from whorl.errors import BadInputError, MissingExtraError, WhorlError
 
 if TYPE_CHECKING:
     import torch
 
+    from whorl.models.exported import GreedyPolicy
+    from whorl.policy import TrainedPolicy
+
 Target = Literal["onnx", "torchscript"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 SUFFIX: Mapping[Target, str] = {"onnx": ".onnx", "torchscript": ".pt"}
 TOLERANCE = 1e-4
-"""The largest difference between the policy and its export that is let pass."""
+"""The largest difference between the policy and its export that is let pass, for values up to 1; relative beyond."""
+EXAMPLES = 64
+"""Random observations that an export is checked on."""
+
+
+class Export(NamedTuple):
+    """A policy on file, and how to call it."""
+
+    path: Path
+    inputs: dict[str, str]
+    """Name to dtype and shape, in order."""
+    outputs: dict[str, str]
+    difference: float
+    """The largest between the file's outputs and those of the policy as it acts in training and evaluation."""
+
+
+def export_run(run_dir: Path, to: Target, out: Path | None = None) -> Export:
+    """Write the greedy policy of a run's newest checkpoint, by default to ``policy.onnx`` or ``policy.pt`` in it."""
+    from whorl.trainer import load_policy
+
+    return export_policy(load_policy(run_dir), to, out or Path(run_dir) / f"policy{SUFFIX[to]}")
+
+
+def export_policy(policy: TrainedPolicy, to: Target, out: Path) -> Export:
+    """Write a trained policy's greedy half, checked on random observations against the policy itself."""
+    from whorl.models.exported import GreedyPolicy
+    from whorl.models.network import Network
+
+    network = getattr(policy.acting, "network", None)
+    if not isinstance(network, Network):
+        raise BadInputError(f"the agent {policy.job.config.agent_name!r} does not offer its network for export")
+    module = GreedyPolicy(network, policy.job.env.observation, policy.weights)
+    examples = _decided(module, module.example_inputs(EXAMPLES))
+    expected = _acted(policy, module, examples)
+
+    def agrees(path: Path) -> float:
+        return _largest_difference(expected, _run(path, to, examples))
+
+    path, difference = _export(module, examples, to, out, module.output_names, agrees)
+    return Export(
+        path,
+        {name: _described(tensor) for name, tensor in examples.items()},
+        {name: _described(tensor) for name, tensor in zip(module.output_names, expected, strict=True)},
+        difference,
+    )
 
 
 def export_module(module: torch.nn.Module, example_inputs: Mapping[str, torch.Tensor], to: Target, out: Path) -> Path:
@@ -32,49 +81,111 @@ def export_module(module: torch.nn.Module, example_inputs: Mapping[str, torch.Te
     ``example_inputs`` names the module's inputs in order, each [batch, ...] with at least two rows. A file that does
     not agree with the module is removed, and ``WhorlError`` says by how much it was off.
     """
+    return _export(module, example_inputs, to, out)[0]
+
+
+def _export(
+    module: torch.nn.Module,
+    inputs: Mapping[str, torch.Tensor],
+    to: Target,
+    out: Path,
+    output_names: Sequence[str] | None = None,
+    further_check: Callable[[Path], float] = lambda _: 0.0,
+) -> tuple[Path, float]:
+    """Write beside the goal, check, and only then put it there: a file of before is kept when this one is no good."""
     if to not in TARGETS:
         raise BadInputError(f"cannot export to {to!r}: choose one of {', '.join(TARGETS)}")
     module = module.eval()
+    draft = out.with_name(f".{out.name}.draft")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         if to == "onnx":
-            _write_onnx(module, example_inputs, out)
+            _write_onnx(module, inputs, draft, output_names)
         else:
-            _write_torchscript(module, example_inputs, out)
+            _write_torchscript(module, inputs, draft)
+        differences = [*(verify_export(draft, to, module, batch) for batch in _batches(inputs)), further_check(draft)]
+        difference = math.nan if any(map(math.isnan, differences)) else max(differences)
+        if not difference <= TOLERANCE:  # written so that NaN is refused as well
+            raise WhorlError(
+                f"{out}: not written, since it differs from the policy by up to {difference:.3g} (at most "
+                f"{TOLERANCE:g} is let pass); try --to {'torchscript' if to == 'onnx' else 'onnx'}"
+            )
+        draft.replace(out)
     except OSError as error:
         raise BadInputError(f"{out}: cannot write the export: {error.strerror or error}") from error
-    difference = max(verify_export(out, to, module, inputs) for inputs in _batches(example_inputs))
-    if not difference <= TOLERANCE:  # written so that NaN is refused as well
-        out.unlink(missing_ok=True)
-        raise WhorlError(
-            f"{out}: the export differs from the policy by up to {difference:.3g} (at most {TOLERANCE:g} is let pass); "
-            f"try --to {'torchscript' if to == 'onnx' else 'onnx'}"
-        )
-    return out
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+    return out, difference
 
 
 def verify_export(path: Path, to: Target, module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> float:
-    """The largest absolute difference between the file's outputs and the module's, over all outputs."""
+    """The largest difference between the file's outputs and the module's, relative to an output's size if over 1."""
     import torch
 
     with torch.no_grad():
         expected = _flat(module(*inputs.values()))
-    actual = _run_onnx(path, inputs) if to == "onnx" else _run_torchscript(path, inputs)
+    return _largest_difference(expected, _run(path, to, inputs))
+
+
+def _largest_difference(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> float:
     if [tensor.shape for tensor in expected] != [tensor.shape for tensor in actual]:
         return float("inf")
     differences = [
-        (one.double() - other.double()).abs().max().item()
+        (one.double() - other.double()).abs().max().item() / _scale(one)
         for one, other in zip(expected, actual, strict=True)
         if one.numel()
     ]
-    return float("nan") if any(value != value for value in differences) else max(differences, default=0.0)
+    return math.nan if any(map(math.isnan, differences)) else max(differences, default=0.0)
 
 
-def _write_onnx(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], out: Path) -> None:
+def _scale(tensor: torch.Tensor) -> float:
+    """Its largest value where that is over 1: rounding grows with it."""
+    return max(1.0, tensor.double().abs().max().item())
+
+
+def _decided(module: GreedyPolicy, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The rows with a clear choice: where two logits are as good as equal, either action is right."""
+    import torch
+
+    if module.network.gaussian:
+        return dict(inputs)
+    with torch.no_grad():
+        logits = module(*inputs.values())[1]
+    blocks = logits.split(module.network.head.action.nvec, 1)
+    best_two = [block.topk(2, dim=1).values for block in blocks if block.shape[1] > 1]
+    clear = [two[:, 0] - two[:, 1] > TOLERANCE * _scale(logits) for two in best_two]
+    kept = torch.stack(clear).all(0) if clear else torch.ones(EXAMPLES, dtype=torch.bool)
+    return {name: tensor[kept] for name, tensor in inputs.items()} if kept.sum() >= 2 else dict(inputs)
+
+
+def _acted(policy: TrainedPolicy, module: GreedyPolicy, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """What the file should say: actions and state from the policy that acts, scores from the module."""
+    import numpy as np
+    import torch
+
+    names = [field.name for field in policy.acting.spec.state]
+    state = {name: inputs[name].numpy() for name in names}
+    going_on = np.zeros(len(next(iter(inputs.values()))), np.bool_)
+    acted = policy.acting.act(policy.weights, module.observation_of(inputs), state, going_on, None)
+    with torch.no_grad():
+        scores = module(*inputs.values())[1]
+    return [torch.as_tensor(acted.actions), scores, *(torch.as_tensor(acted.state[name]) for name in names)]
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} [{', '.join(['batch', *map(str, tensor.shape[1:])])}]"
+
+
+def _write_onnx(
+    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], out: Path, output_names: Sequence[str] | None
+) -> None:
     _require_onnx()
     import torch
 
     batch = torch.export.Dim("batch", min=1)
+    shapes: tuple[Any, ...] = tuple({0: batch} for _ in inputs)
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values())
     with _quiet():
         torch.onnx.export(
             module,
@@ -82,7 +193,8 @@ def _write_onnx(module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], out
             str(out),
             dynamo=True,
             input_names=list(inputs),
-            dynamic_shapes=tuple({0: batch} for _ in inputs),
+            output_names=output_names,
+            dynamic_shapes=(shapes,) if takes_any else shapes,
             external_data=False,
             verbose=False,
         )
@@ -94,6 +206,10 @@ def _write_torchscript(module: torch.nn.Module, inputs: Mapping[str, torch.Tenso
     with _quiet(), torch.no_grad():
         traced: Any = torch.jit.trace(module, tuple(inputs.values()), check_trace=False)  # type: ignore[no-untyped-call]
         traced.save(str(out))
+
+
+def _run(path: Path, to: Target, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    return _run_onnx(path, inputs) if to == "onnx" else _run_torchscript(path, inputs)
 
 
 def _run_onnx(path: Path, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:

@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 
 from whorl.agents.contract import Policy
-from whorl.envs.door import ObservationDoor, action_door
+from whorl.envs.door import ObservationDoor, RefusedValue, action_door
 from whorl.envs.registry import make_env
+from whorl.errors import BadInputError
 from whorl.job import Job
 from whorl.ops.noise import uniform
 from whorl.types import Array, Arrays
 
 SAMPLING = "sampling"
 """The purpose word of noise for sampled actions outside training."""
+
+
+class RefusedObservation(BadInputError):
+    """Not an observation of the environment that the policy was trained on."""
 
 
 class TrainedPolicy:
@@ -27,30 +32,41 @@ class TrainedPolicy:
 
     def __init__(self, job: Job, weights: Array) -> None:
         self.job = job
-        self._policy: Policy = job.agent.policy(job.config.agent, job.env)
-        self._weights = job.agent_spec.weights.views(weights)
+        self.acting: Policy = job.agent.policy(job.config.agent, job.env)
+        """The agent's acting half, for batches of rows."""
+        self.weights = job.agent_spec.weights.views(weights)
         env = make_env(job.config.env.id, job.config.env.kwargs)
         self._door = ObservationDoor(env.observation_space, job.env.env_id, job.config.env.max_observation_bytes)
         self._to_action = action_door(env.action_space)
         env.close()
         self._observation: Arrays = {leaf.name: np.zeros((1, *leaf.shape), leaf.dtype) for leaf in job.env.observation}
+        self._blocks = list(self._observation.values())
+        self._is_sound = self._door.row_check(self._blocks)
         self._rows = 0
         self.reset()
 
     def reset(self) -> None:
         """Begin an episode: forget the recurrent state."""
         self._first = np.ones(1, np.bool_)
-        self._state: Arrays = {f.name: np.zeros((1, *f.shape), f.dtype) for f in self._policy.spec.state}
+        self._state: Arrays = {f.name: np.zeros((1, *f.shape), f.dtype) for f in self.acting.spec.state}
 
     def act(self, observation: Any, sample: bool = False) -> Any:
-        """The best action for an observation, or one drawn from the policy."""
-        self._door.write(observation, [array[0] for array in self._observation.values()])
+        """The best action for an observation, or one drawn from the policy. Both in the environment's own form."""
+        self._take_in(observation)
         noise = None
         if sample:
-            width = self._policy.spec.noise_width
+            width = self.acting.spec.noise_width
             noise = uniform(self.job.config.run.seed, SAMPLING, np.zeros(1, np.int64), self._rows, 1, width)[0]
         self._rows += 1
-        acted = self._policy.act(self._weights, self._observation, self._state, self._first, noise)
+        acted = self.acting.act(self.weights, self._observation, self._state, self._first, noise)
         self._state = acted.state
         self._first = np.zeros(1, np.bool_)
         return self._to_action(acted.actions)[0]
+
+    def _take_in(self, observation: Any) -> None:
+        try:
+            self._door.write(observation, [block[0] for block in self._blocks])
+            if not self._is_sound() and (found := self._door.explain(self._blocks)):
+                raise found[1]
+        except RefusedValue as error:
+            raise RefusedObservation(str(error)) from error

@@ -183,9 +183,9 @@ class Trainer:
         """The current policy, to act with."""
         return self._session.policy()
 
-    def evaluate(self, episodes: int = 10) -> dict[str, Any]:
-        """Play whole episodes greedily in fresh environments; returns mean return and length."""
-        return evaluate(self.policy(), episodes).summary()
+    def evaluate(self, episodes: int = 10, seed: int = 0) -> dict[str, float]:
+        """Play whole episodes greedily in a fresh environment, as ``whorl eval`` does: ``return_mean`` and more."""
+        return evaluate(self.policy(), episodes, seed=seed).summary()
 
     def close(self) -> None:
         """Save, end every process and write the result. Closing twice is fine."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 from pathlib import Path
 
 from whorl.cli.parser import natural_number, positive_integer
@@ -25,11 +24,11 @@ def run(arguments: argparse.Namespace) -> int:
     from whorl.trainer import evaluate_run
 
     evaluation = evaluate_run(arguments.run_dir, episodes=episodes, seed=seed, video=arguments.video)
-    returns, lengths = list(evaluation.returns), list(evaluation.lengths)
+    found = evaluation.summary()
     print(
-        f"{len(returns)} episodes: return mean {statistics.fmean(returns):.2f}, "
-        f"standard deviation {statistics.pstdev(returns):.2f}, min {min(returns):.2f}, max {max(returns):.2f}; "
-        f"length mean {statistics.fmean(lengths):.1f}"
+        f"{episodes} episode{'s' * (episodes > 1)}: return mean {found['return_mean']:.2f}, "
+        f"standard deviation {found['return_std']:.2f}, min {found['return_min']:.2f}, max {found['return_max']:.2f}; "
+        f"length mean {found['length_mean']:.1f}"
     )
     if evaluation.video is not None:
         print(f"film: {evaluation.video}")

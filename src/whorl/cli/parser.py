@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from whorl.config.bounds import AtLeast
 from whorl.config.fields import Setting, settings_of
@@ -14,6 +14,8 @@ from whorl.config.schema import EngineConfig, Resources, RunConfig, WorkflowConf
 from whorl.config.suggest import did_you_mean, nearest
 from whorl.config.values import parse
 from whorl.errors import BadInputError
+
+Choice = TypeVar("Choice", bound=str)
 
 _METAVARS = {"integer": "N", "number": "X", "text": "NAME"}
 
@@ -83,14 +85,13 @@ def natural_number(text: str, option: str) -> int:
     return value
 
 
-def one_of(text: str, choices: Iterable[str], what: str) -> str:
+def one_of(text: str, choices: Iterable[Choice], what: str) -> Choice:
     """A choice, or a refusal with the nearest one."""
     names = list(choices)
-    if text not in names:
-        raise BadInputError(
-            f"{what}: expected one of {', '.join(names)}; got {text!r}{did_you_mean(nearest(text, names))}"
-        )
-    return text
+    for name in names:
+        if name == text:
+            return name
+    raise BadInputError(f"{what}: expected one of {', '.join(names)}; got {text!r}{did_you_mean(nearest(text, names))}")
 
 
 def _help(setting: Setting) -> str:

@@ -19,7 +19,7 @@ EXTRAS = {
     "plot": ("matplotlib",),
     "tensorboard": ("tensorboard",),
     "export": ("onnx", "onnxscript", "onnxruntime"),
-    "video": ("imageio", "imageio-ffmpeg"),
+    "video": ("imageio", "imageio-ffmpeg", "pygame-ce"),
     "box2d": ("Box2D",),
 }
 """What each extra of the package brings."""

@@ -59,12 +59,12 @@ class GaussianHead:
         self.width = len(action.low)
         self.noise_width = self.width + self.width % 2
         self.fields = (Field("log_prob", (), "float32"), Field("raw_action", (self.width,), "float32"))
-        self._low = np.array(action.low, np.float32)
-        self._high = np.array(action.high, np.float32)
-        bounded = np.isfinite(self._low) & np.isfinite(self._high)
-        low, high = (np.where(bounded, bound, side) for bound, side in ((self._low, -1), (self._high, 1)))
-        self._middle = ((low + high) / 2).astype(np.float32)
-        self._half_range = ((high - low) / 2).astype(np.float32)
+        self.low = np.array(action.low, np.float32)
+        self.high = np.array(action.high, np.float32)
+        bounded = np.isfinite(self.low) & np.isfinite(self.high)
+        low, high = (np.where(bounded, bound, side) for bound, side in ((self.low, -1), (self.high, 1)))
+        self.middle = ((low + high) / 2).astype(np.float32)
+        self.half_range = ((high - low) / 2).astype(np.float32)
 
     def choose(self, outputs: Array, log_std: Array | None, noise: Array | None) -> Chosen:
         """Actions for means ``outputs`` [rows, width]; ``noise`` None takes the mean."""
@@ -73,7 +73,7 @@ class GaussianHead:
             raw, log_prob = outputs.copy(), np.zeros(len(outputs), np.float32)
         else:
             raw, log_prob = sample_gaussian(outputs, log_std, noise)
-        actions = np.clip(self._middle + self._half_range * raw, self._low, self._high)
+        actions = np.clip(self.middle + self.half_range * raw, self.low, self.high)
         actions = actions.reshape(len(outputs), *self.action.shape).astype(self.action.dtype, copy=False)
         return Chosen(actions, {"log_prob": log_prob, "raw_action": raw})
 

@@ -44,11 +44,11 @@ def forward(network: Network, parameters: Parameters, inputs: Inputs) -> Outputs
         trunk, _ = forward_trunk(network, parameters, inputs)
         policy = value = trunk
     else:
-        policy, value = (_tower(network, parameters, name, inputs.features) for name in ("policy", "value"))
-    outputs = _columns(parameters, "policy/out", policy)
+        policy, value = (forward_tower(network, parameters, name, inputs.features) for name in ("policy", "value"))
+    outputs = forward_head(parameters, "policy", policy)
     if network.gaussian:
         outputs = torch.cat([outputs, parameters["policy/log_std"][:, None].expand_as(outputs)])
-    return Outputs(outputs, _columns(parameters, "value/out", value)[0])
+    return Outputs(outputs, forward_head(parameters, "value", value)[0])
 
 
 def forward_policy(
@@ -58,21 +58,15 @@ def forward_policy(
     if network.shared:
         hidden, state = forward_trunk(network, parameters, inputs)
     else:
-        hidden, state = _tower(network, parameters, "policy", inputs.features), None
-    return _columns(parameters, "policy/out", hidden).t(), state
+        hidden, state = forward_tower(network, parameters, "policy", inputs.features), None
+    return forward_head(parameters, "policy", hidden).t(), state
 
 
 def forward_trunk(
     network: Network, parameters: Parameters, inputs: Inputs
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """What policy and value share: images, encoder, core."""
-    parts = [_cnn(network, parameters, leaf.name, inputs.images[leaf.name]) for leaf in network.encoder.images]
-    if network.encoder.width:
-        encoded = inputs.features
-        for i in range(network.encoder_layers):
-            encoded = _activation(network, _linear(parameters, f"encoder/{i}", encoded))
-        parts.append(encoded)
-    trunk = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    trunk = forward_features(network, parameters, inputs)
     if not network.recurrent:
         return trunk, None
     assert inputs.first is not None
@@ -81,6 +75,29 @@ def forward_trunk(
     gates = torch.addmm(parameters["lstm/bias"], trunk, parameters["lstm/input"])
     h, state = unroll_lstm(gates.view(rows, lanes, -1), parameters["lstm/recurrent"], inputs.first, *inputs.state)
     return h.reshape(rows * lanes, -1), state
+
+
+def forward_features(network: Network, parameters: Parameters, inputs: Inputs) -> Tensor:
+    """What goes into the core or the heads of a shared trunk: [N, trunk width]."""
+    parts = [_cnn(network, parameters, leaf.name, inputs.images[leaf.name]) for leaf in network.encoder.images]
+    if network.encoder.width:
+        encoded = inputs.features
+        for i in range(network.encoder_layers):
+            encoded = _activation(network, _linear(parameters, f"encoder/{i}", encoded))
+        parts.append(encoded)
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def forward_tower(network: Network, parameters: Parameters, name: str, x: Tensor) -> Tensor:
+    """The hidden layers of one tower."""
+    for i in range(len(network.config.hidden)):
+        x = _activation(network, _linear(parameters, f"{name}/{i}", x))
+    return x
+
+
+def forward_head(parameters: Parameters, name: str, x: Tensor) -> Tensor:
+    """The last layer, as columns [width, N]."""
+    return torch.addmm(parameters[f"{name}/out/bias"][:, None], parameters[f"{name}/out/weight"], x.t())
 
 
 def _cnn(network: Network, parameters: Parameters, name: str, image: Tensor) -> Tensor:
@@ -95,18 +112,8 @@ def _cnn(network: Network, parameters: Parameters, name: str, image: Tensor) -> 
     return _linear(parameters, f"image/{name}/out", x.flatten(1)).relu_()
 
 
-def _tower(network: Network, parameters: Parameters, name: str, x: Tensor) -> Tensor:
-    for i in range(len(network.config.hidden)):
-        x = _activation(network, _linear(parameters, f"{name}/{i}", x))
-    return x
-
-
 def _linear(parameters: Parameters, name: str, x: Tensor) -> Tensor:
     return torch.addmm(parameters[f"{name}/bias"], x, parameters[f"{name}/weight"])
-
-
-def _columns(parameters: Parameters, name: str, x: Tensor) -> Tensor:
-    return torch.addmm(parameters[f"{name}/bias"][:, None], parameters[f"{name}/weight"], x.t())
 
 
 def _activation(network: Network, x: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class ActorCriticPolicy:
 
     def __init__(self, config: ActorCriticConfig, env: EnvSpec) -> None:
         self.spec = build_spec(config, env)
-        self._network = build_network(config, env)
+        self.network = build_network(config, env)
         self._forwards: dict[int, ActingForward] = {}
 
     def act(self, weights: Arrays, observation: Arrays, state: Arrays, first: Array, noise: Array | None) -> Acted:
@@ -59,7 +59,7 @@ class ActorCriticPolicy:
         lanes = len(first)
         forward = self._forwards.get(lanes)
         if forward is None:
-            forward = self._forwards[lanes] = acting_forward(self._network, lanes)
+            forward = self._forwards[lanes] = acting_forward(self.network, lanes)
         outputs, after = forward(weights, observation, state, first)
-        actions, fields = self._network.head.choose(outputs, weights.get("policy/log_std"), noise)
+        actions, fields = self.network.head.choose(outputs, weights.get("policy/log_std"), noise)
         return Acted(actions, fields, after)

@@ -15,6 +15,7 @@ _ENTRIES = {
     "whorl/Slow-v0": "slow:Slow",
     "whorl/Identity-v0": "exact:Identity",
     "whorl/IdentityBox-v0": "exact:IdentityBox",
+    "whorl/IdentityMulti-v0": "exact:IdentityMulti",
     "whorl/Chain-v0": "exact:Chain",
     "whorl/DelayedReward-v0": "exact:DelayedReward",
     "whorl/Recall-v0": "exact:Recall",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -38,6 +39,35 @@ class Identity(gymnasium.Env[Any, Any]):
     def _show(self) -> Any:
         self._shown = int(self.np_random.integers(self._n))
         return self._shown
+
+
+class IdentityMulti(gymnasium.Env[Any, Any]):
+    """Repeat several numbers shown (MultiDiscrete): reward is the share that is right, so the best return is length.
+
+    nvec:    how many values each number has
+    length:  env steps per episode
+    """
+
+    def __init__(self, nvec: Sequence[int] = (2, 3, 4), length: int = 10) -> None:
+        self._nvec, self._length, self._left = np.array(nvec), length, length
+        self.observation_space, self.action_space = (spaces.MultiDiscrete(self._nvec) for _ in range(2))
+        self._shown = np.zeros(len(nvec), np.int64)
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
+        """Show the first numbers."""
+        super().reset(seed=seed, options=options)
+        self._left = self._length
+        return self._show(), {}
+
+    def step(self, action: Any) -> StepResult:
+        """Reward the repetition and show other numbers."""
+        reward = float(np.mean(np.asarray(action) == self._shown))
+        self._left -= 1
+        return self._show(), reward, self._left == 0, False, {}
+
+    def _show(self) -> Array:
+        self._shown = self.np_random.integers(self._nvec)
+        return self._shown.copy()
 
 
 class IdentityBox(gymnasium.Env[Any, Any]):
