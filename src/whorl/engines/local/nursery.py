@@ -30,6 +30,7 @@ from whorl.engines.wire import decode_body, encode_body
 ALWAYS_PRELOADED = ("numpy", "gymnasium", "whorl.types", "whorl.errors", "whorl.engines.local.rolemain")
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -136,6 +137,8 @@ class Nursery:
             _redirect_output(request["log_path"])
             faulthandler.enable()
             os.environ.update(request["environ"])
+            kind, index = request["role"]
+            _libc.prctl(_PR_SET_NAME, f"{kind}-{index}".encode())  # what `ps` and `top` show
             _seed_global_generators(f"{request['role']}")
             from whorl.engines.local.rolemain import run_role
 
