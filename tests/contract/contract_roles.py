@@ -272,6 +272,7 @@ def take_time(role: Role) -> RoleGenerator:
 def fail_as(role: Role) -> RoleGenerator:
     yield from role.line.expect("go")
     kind = role.job["error"]
+    role.line.send("last words")
     if kind == "EnvironmentFault":
         raise EnvironmentFault("lane 3 returned NaN in 'obs' at env step 17")
     if kind == "BadInputError":

@@ -84,6 +84,7 @@ def test_errors_raised_on_purpose_reach_the_driver_as_they_are(engine, recorder,
         with pytest.raises(kind, match=r"lane 3 returned NaN|no such thing|waited for nobody") as caught:
             cluster.run(until=lambda: False, timeout_s=20)
     assert type(caught.value) is kind
+    assert recorder.bodies("last words") == [{}]
     assert not recorder.restarts
 
 

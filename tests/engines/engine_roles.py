@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from whorl.engines.contract import SUPERVISOR, Channel, Role, RoleGenerator, RoleId, Wait
+from whorl.engines.contract import SUPERVISOR, Channel, Group, Role, RoleGenerator, RoleId, Wait
 from whorl.engines.faults import fault_hook
 from whorl.types import Field, Layout
 
@@ -171,9 +171,52 @@ def faulty(role: Role) -> RoleGenerator:
 
 def chatter(role: Role) -> RoleGenerator:
     """Say something on both outputs."""
-    print("to the log", flush=True)
+    print("to the log")
     os.write(2, b"to the log, too\n")
+    os.kill(os.getpid(), signal.SIGKILL) if role.incarnation == 0 else None
     yield from ()
+
+
+def add_for_ever(role: Role, group: Group) -> RoleGenerator:
+    """Learners that sum again and again; each total is what it must be."""
+    buffer = group_layout().allocate()
+    rounds = 0
+    while True:
+        group_layout().views(buffer)["row"][:] = rounds
+        total = yield from group.sum([buffer])
+        assert (group_layout().views(total)["row"] == rounds * group.size).all()
+        rounds += 1
+        if rounds % 200 == 0:
+            role.line.send("metrics", {"rounds": rounds, "incarnation": role.incarnation})
+
+
+def group_layout() -> Layout:
+    return Layout((Field("row", (1000,), "float32"),))
+
+
+def use_torch(role: Role) -> RoleGenerator:
+    """A role that imports torch, with the threads it was given."""
+    import torch
+
+    product = torch.ones(300, 300) @ torch.ones(300, 300)
+    role.line.send("torch", {"threads": torch.get_num_threads(), "value": float(product[0, 0])})
+    yield from ()
+
+
+def tick(role: Role, out: Channel) -> RoleGenerator:
+    """Hand over and say so, at each turn."""
+    for _ in range(20):
+        yield from out.reserve()
+        out.commit()
+        role.line.send("tick")
+
+
+def tock(role: Role, source: Channel) -> RoleGenerator:
+    """Take and say so, at each turn."""
+    for _ in range(20):
+        yield from source.claim()
+        source.release()
+        role.line.send("tock")
 
 
 def say_memory(role: Role) -> RoleGenerator:

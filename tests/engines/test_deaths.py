@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from engine_roles import NUMBERS
+from engine_roles import NUMBERS, group_layout
 
-from whorl.engines.contract import ChannelSpec, Plan, RoleId, RoleSpec
+from whorl.engines.contract import ChannelSpec, GroupSpec, Plan, RoleId, RoleSpec
 from whorl.engines.local.supervisor import LocalCluster
 from whorl.errors import RoleLostError
 
@@ -101,8 +101,27 @@ def test_kill_after_kill_nothing_leaks_and_nothing_hangs(launch, recorder):
 
 
 @pytest.mark.verify
-def test_hundreds_of_kills(launch, recorder):
+def test_many_kills(launch, recorder):
     _kill_again_and_again(launch, recorder, kills=40)
+
+
+def test_a_learner_lost_in_the_middle_of_a_sum_restarts_the_group(launch, recorder):
+    learners = (RoleId("learner", 0), RoleId("learner", 1))
+    plan = Plan(
+        roles=tuple(
+            RoleSpec(each, "engine_roles:add_for_ever", {"group": "learners"}, on_loss="restart_all")
+            for each in learners
+        ),
+        job={},
+        groups=(GroupSpec("learners", group_layout(), learners),),
+    )
+    cluster = launch(plan)
+    cluster.run(until=lambda: recorder.count("metrics") >= 2, timeout_s=20)
+    kill(cluster, learners[1])
+    killed_at = time.monotonic()
+    cluster.run(until=lambda: any(body["incarnation"] == 1 for body in recorder.bodies("metrics")), timeout_s=20)
+    assert time.monotonic() - killed_at < 5.0
+    assert recorder.restarts == [(learners[1], 1, "killed by SIGKILL")]
 
 
 def test_data_outlives_its_killed_writer_and_the_half_written_slot_is_taken_back(launch, recorder):

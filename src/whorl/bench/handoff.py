@@ -39,20 +39,18 @@ def write_payloads(role: Role, out: Channel, back: Channel) -> RoleGenerator:
 def read_payloads(role: Role, source: Channel, back: Channel) -> RoleGenerator:
     """Claim a slot, copy it out, note the time, answer."""
     target = np.zeros(role.job["size_bytes"], dtype=np.uint8)
-    took_ns = []
+    other = np.zeros_like(target)
+    took_ns, copies_ns = [], []
     for _ in range(role.job["repeats"]):
         slot = yield from source.claim()
         np.copyto(target, slot["payload"])
         took_ns.append(time.monotonic_ns() - int(slot["started_ns"]))
-        source.release()
-        yield from back.reserve()
-        back.commit()
-    copies_ns = []
-    other = np.zeros_like(target)
-    for _ in range(role.job["repeats"]):
         started_ns = time.monotonic_ns()
         np.copyto(other, target)
         copies_ns.append(time.monotonic_ns() - started_ns)
+        source.release()
+        yield from back.reserve()
+        back.commit()
     role.line.send("measured", {"took_us": median(took_ns[_WARM_UP:]) / 1e3, "copy_us": median(copies_ns) / 1e3})
 
 
@@ -64,7 +62,7 @@ class _Result:
         self.body = message.body
 
     def on_restart(self, role: RoleId, incarnation: int, cause: str) -> None:
-        raise RuntimeError(f"{role} was lost: {cause}")
+        raise RuntimeError(f"{role} was lost, now incarnation {incarnation}: {cause}")
 
 
 def measure_handoff(size_bytes: int, repeats: int = 500) -> dict[str, float]:

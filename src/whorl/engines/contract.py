@@ -181,6 +181,10 @@ class Clock(Protocol):
         still in this very entry after that long. ``where`` (a lane) is remembered for the report of a death."""
         ...
 
+    def at(self, where: int) -> None:
+        """Say which lane is being stepped, and nothing else: a bare store, for steps of microseconds."""
+        ...
+
     def count(self, env_steps: int) -> None:
         """Environment steps were taken. What a lost role took and never handed over is known from this."""
         ...

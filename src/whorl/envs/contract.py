@@ -11,6 +11,11 @@ stream of *rows*, and every Gymnasium autoreset mode becomes this one form:
 
 A step that raises is a *fault*: the row it was taken from becomes the not-valid row (its observation is the last
 one known), the environment is rebuilt, and the next row is the first of a new episode. A fault is never a terminal.
+A reset that raises is tried again with another seed; it costs neither a row nor an episode number. Values that the
+spaces forbid (nan, a wrong shape) are not faults: ``receive`` raises ``EnvironmentFault``, and the run ends.
+
+An environment that can save its state offers two methods on the unwrapped object, ``get_state() -> bytes`` and
+``set_state(state: bytes) -> None``; a lane is then brought back by them instead of by stepping its actions again.
 
     rows = lanes.start(states)
     while True:
@@ -91,8 +96,19 @@ class LaneEnvs(Protocol):
         ...
 
     @property
-    def episodes(self) -> list[int]:
-        """Number of each lane's current episode."""
+    def episodes(self) -> Sequence[int]:
+        """Number of each lane's current episode. It grows by one with every ``first`` row; after ``start`` it is one
+        more than the ledger's where an episode was given up."""
+        ...
+
+    @property
+    def fault_count(self) -> int:
+        """Faults of all lanes so far."""
+        ...
+
+    @property
+    def faults(self) -> Sequence[str]:
+        """The latest faults, one line each, for the log; bounded."""
         ...
 
     def start(self, states: Sequence[LaneState]) -> Generator[Any, None, Rows]:

@@ -29,9 +29,9 @@ ACTIONS = "Discrete, MultiDiscrete, MultiBinary and Box of floats"
 
 
 def leaf_spaces(space: Space, path: Path = ()) -> Iterator[tuple[Path, Space]]:
-    """Every space that is not a Dict or a Tuple, with the path to it, in the space's own (stable) order."""
+    """Every space that is not a Dict or a Tuple, with the path to it, with the keys of a Dict sorted."""
     if isinstance(space, spaces.Dict):
-        for name, member in space.spaces.items():
+        for name, member in sorted(space.spaces.items(), key=lambda item: str(item[0])):
             yield from leaf_spaces(member, (*path, name))
     elif isinstance(space, spaces.Tuple):
         for index, member in enumerate(space.spaces):

@@ -150,7 +150,7 @@ class VectorLanes:
 
     def _cap_moved(self) -> None:
         """Rows until the cap can be reached at the earliest: looking at every count in every row would cost more."""
-        self._rows_to_cap = max(1, self.spec.max_episode_steps - int(self._steps.max()))
+        self._rows_to_cap = self.spec.max_episode_steps - int(self._steps.max())
 
     def _check(self, rewards: list[float]) -> None:
         refused = self._block.check(self._form.door, rewards)

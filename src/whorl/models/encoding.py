@@ -24,10 +24,13 @@ class Encoder:
         self.leaves = tuple(leaf for leaf in leaves if leaf.kind != "image")
         self.images = tuple(leaf for leaf in leaves if leaf.kind == "image")
         self.normalised = tuple(leaf for leaf in leaves if leaf.kind == "vector" and normalise)
-        sizes = [leaf.n if leaf.kind == "discrete" else math.prod(leaf.shape) for leaf in self.leaves]
-        self.width = sum(sizes)
-        ends = np.cumsum(sizes, dtype=int).tolist()
-        self._columns = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        self._parts: list[tuple[str, str, slice, Array]] = []
+        self.width = 0
+        for leaf in self.leaves:
+            size = leaf.n if leaf.kind == "discrete" else math.prod(leaf.shape)
+            how = "normalised" if leaf in self.normalised else leaf.kind
+            self._parts.append((leaf.name, how, slice(self.width, self.width + size), np.arange(leaf.n)))
+            self.width += size
 
     @property
     def statistics(self) -> tuple[Field, ...]:
@@ -40,13 +43,13 @@ class Encoder:
 
     def encode(self, weights: Arrays, observation: Arrays, out: NDArray[np.float32]) -> None:
         """Fill ``out`` [rows, width] from leaves of [rows, *leaf.shape]."""
-        for leaf, columns in zip(self.leaves, self._columns, strict=True):
-            part, values = out[:, columns], observation[leaf.name]
-            if leaf.kind == "discrete":
-                part[:] = values[:, None] == np.arange(leaf.n)
-            elif leaf in self.normalised:
-                mean, scale = weights[f"norm/{leaf.name}/mean"], weights[f"norm/{leaf.name}/scale"]
-                np.subtract(values.reshape(len(values), -1), mean.reshape(-1), out=part)
+        for name, how, columns, choices in self._parts:
+            part, values = out[:, columns], observation[name]
+            if how == "discrete":
+                part[:] = values[:, None] == choices
+            elif how == "normalised":
+                mean, scale = weights[f"norm/{name}/mean"], weights[f"norm/{name}/scale"]
+                np.subtract(values.reshape(len(values), -1), mean.reshape(-1), out=part, casting="same_kind")
                 part *= scale.reshape(-1)
                 np.clip(part, -NORMALISED_LIMIT, NORMALISED_LIMIT, out=part)
             else:

@@ -127,7 +127,8 @@ class ActorCriticLearning(ABC):
             gradients = self.objective(self._model.forward(batch.inputs), batch)
             self._model.backward(gradients.d_policy, gradients.d_value, contribution.gradients)
             contribution.to_host()
-            contribution.sums[: len(gradients.sums)] = gradients.sums
+            sums = gradients.sums if self._model.gives_numpy else gradients.sums.cpu().numpy()
+            contribution.sums[: len(sums)] = sums
         elif step.phase == "advantages":
             contribution.clear()
             scale = self._normaliser.reward_scale

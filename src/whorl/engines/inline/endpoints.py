@@ -56,11 +56,13 @@ class InlineChannel:
         self._size_bytes = self.layout.size_bytes
         self._readable = When(lambda: bool(slots.filled))
         self._writable = When(lambda: self._reserved is not None or bool(slots.free))
+        self._until_filled = waits.filled_slot(self._readable, slots.spec.name, slots.spec.writer)
+        self._until_free = waits.free_slot(self._writable, slots.spec.name, slots.spec.readers)
 
     def reserve(self) -> Generator[Wait, None, Arrays]:
         if self._reserved is None:
             while not self._slots.free:
-                yield waits.free_slot(self._writable, self._slots.spec.name, self._slots.spec.readers)
+                yield self._until_free
             self._reserved = self._slots.free.popleft()
         return self._reserved
 
@@ -80,7 +82,7 @@ class InlineChannel:
 
     def claim(self) -> Generator[Wait, None, Arrays]:
         while (arrays := self.try_claim()) is None:
-            yield waits.filled_slot(self._readable, self._slots.spec.name, self._slots.spec.writer)
+            yield self._until_filled
         return arrays
 
     def release(self) -> None:

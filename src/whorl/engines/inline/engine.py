@@ -106,6 +106,8 @@ class InlineCluster:
         """Run the roles in turn until the condition holds, all ended, or the time is over."""
         end = time.monotonic() + timeout_s if timeout_s is not None else float("inf")
         looked = 0.0
+        if self._deliver(until):  # what was sent when the condition held the last time
+            return
         try:
             while True:
                 now = time.monotonic()
@@ -151,6 +153,10 @@ class InlineCluster:
         except StopIteration:
             turn.ended = True
             self._block(turn)
+        except Exception:
+            turn.ended = True
+            self._deliver(lambda: False)  # what it said before it failed
+            raise
         return True
 
     def _block(self, turn: _Turn) -> None:

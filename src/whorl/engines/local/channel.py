@@ -114,12 +114,12 @@ class ChannelWriter(LocalChannel):
     ) -> None:
         super().__init__(name, layout, slots, segment)
         self._tickets = tickets
-        self._readers = readers
         self._clock = clock
         self._size_bytes = layout.size_bytes
         self._reserved: int | None = None
         self._next = 0
         self._writable = FdEndpoint(tickets.fileno(), self._can_write)
+        self._until_free = waits.free_slot(self._writable, name, readers)
         self._mend()
 
     def _mend(self) -> None:
@@ -153,7 +153,7 @@ class ChannelWriter(LocalChannel):
     def reserve(self) -> Generator[Wait, None, Arrays]:
         if self._reserved is None:
             while not self._can_write():
-                yield waits.free_slot(self._writable, self.name, self._readers)
+                yield self._until_free
             slot = self._free_slot()
             assert slot is not None, "only the writer takes free slots"
             self._slots.words[_STATES + slot] = WRITING
@@ -195,13 +195,13 @@ class ChannelReader(LocalChannel):
     ) -> None:
         super().__init__(name, layout, slots, segment)
         self._tickets = tickets
-        self._writer = writer
         self._mark = CLAIMED + rank
         self._alone = alone
         self._segment = segment
         self._backlog: deque[tuple[int, int]] = deque()
         self._claimed: deque[int] = deque()
         self._readable = FdEndpoint(tickets.fileno(), self._can_read)
+        self._until_filled = waits.filled_slot(self._readable, name, writer)
         if incarnation > 0:
             self._mend()
 
@@ -272,7 +272,7 @@ class ChannelReader(LocalChannel):
 
     def claim(self) -> Generator[Wait, None, Arrays]:
         while (arrays := self.try_claim()) is None:
-            yield waits.filled_slot(self._readable, self.name, self._writer)
+            yield self._until_filled
         return arrays
 
     def release(self) -> None:

@@ -19,6 +19,7 @@ from whorl.engines.usage import proportional_memory_bytes, state_and_cpu_s
 from whorl.errors import WhorlError
 
 _HANG_UP_GRACE_S = 1.0
+_ANSWER_HOLDS_S = 1.0
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Process:
     """Why the supervisor killed it."""
     hung_up_at: float = 0.0
     ping: _Ping | None = None
+    answered_at: float = 0.0
 
     def signal(self, number: signal.Signals) -> None:
         """By pidfd, so never somebody else's process."""
@@ -90,6 +92,8 @@ class Hosted:
         """Somebody waits long for this role: True when it should be pinged."""
         process = self.process
         if process is None or process.ping is not None or process.condemned:
+            return False
+        if now - process.answered_at < _ANSWER_HOLDS_S:
             return False
         progress = self.page.progress()
         if progress.deadline_ns:  # it is inside something that has a limit of its own

@@ -12,7 +12,7 @@ from whorl.engines.local.polling import FdEndpoint
 from whorl.engines.local.status import StatusClock
 
 OVERDUE_S = 2.0
-_OVERDUE_MAX_S = 8.0  # many idle roles must burn nearly nothing
+_OVERDUE_MAX_S = 32.0  # many idle roles must burn nearly nothing
 _MAX_POLLERS = 64
 
 
@@ -56,6 +56,10 @@ class RoleLoop:
             self._dismissed = True
             raise Dismissed
 
+    def settle(self) -> None:
+        """The role is at its end: nothing is left to dismiss."""
+        self._dismissed = True
+
     def _sleep(self, wait: Wait) -> bool:
         """Until an endpoint is ready (True) or the wait is over (False)."""
         self._clock.pause()
@@ -86,7 +90,7 @@ class RoleLoop:
                 return False
             if now >= overdue_at:
                 self._line.send_control("overdue", {"peers": [(peer.kind, peer.index) for peer in wait.peers]})
-                overdue_every_s = min(2 * overdue_every_s, _OVERDUE_MAX_S)
+                overdue_every_s = min(4 * overdue_every_s, _OVERDUE_MAX_S)
                 overdue_at = now + overdue_every_s
 
     def _poller(self, endpoints: tuple[Endpoint, ...]) -> select.poll:

@@ -15,6 +15,7 @@ import ctypes
 import faulthandler
 import gc
 import importlib
+import io
 import os
 import select
 import signal
@@ -135,6 +136,9 @@ class Nursery:
             self._connection.close()
             _close([self._driver, self._wake_read, self._wake_write])
             _redirect_output(request["log_path"])
+            for stream in (sys.stdout, sys.stderr):  # what is printed must survive a SIGKILL
+                if isinstance(stream, io.TextIOWrapper):
+                    stream.reconfigure(line_buffering=True)
             faulthandler.enable()
             os.environ.update(request["environ"])
             kind, index = request["role"]

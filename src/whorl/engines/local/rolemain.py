@@ -27,6 +27,13 @@ _FLUSH_S = 5.0
 
 def run_role(request: dict[str, Any], descriptors: list[int]) -> int:
     """Run one role to its end; returns the process's exit code."""
+    try:
+        return _run(request, descriptors)
+    except Dismissed:
+        return 0
+
+
+def _run(request: dict[str, Any], descriptors: list[int]) -> int:
     role_id = RoleId(*request["role"])
     line_descriptor, status_descriptor, *rest = descriptors
     clock = StatusClock(map_segment(status_descriptor))
@@ -46,12 +53,14 @@ def run_role(request: dict[str, Any], descriptors: list[int]) -> int:
         clock.enter("other")
         loop.drive(entry(role, **arguments))
     except Dismissed:
-        return 0
+        raise
     except BaseException as error:
+        loop.settle()
         clock.enter("other")
         _report(line, error)
         loop.flush(_FLUSH_S)
         return 1
+    loop.settle()
     clock.enter("other")
     line.send_control("ended")
     loop.flush(_FLUSH_S)

@@ -36,22 +36,43 @@ class Progress(NamedTuple):
 class StatusClock:
     """The role's side: a clock that also says what is being done, and until when."""
 
+    __slots__ = (
+        "_deadline_ns",
+        "_deadline_s",
+        "_entries",
+        "_page",
+        "_phase",
+        "_resumes_as",
+        "_since_ns",
+        "_spent",
+        "_words",
+    )
+
     def __init__(self, page: memoryview) -> None:
         self._page = page
         self._words = words_of(page, _WORDS)
         self._phase = _INDEX["other"]
         self._resumes_as: Phase = "other"
         self._entries = self._words[_ENTRIES]
+        self._spent = [self._words[_SPENT + index] for index in range(len(PHASES))]  # a list is quicker to read
         self._since_ns = monotonic_ns()
+        self._deadline_s, self._deadline_ns = 0.0, 0  # the last one asked for, which is nearly always the next
         self.enter("other")
 
     def enter(self, phase: Phase, deadline_s: float = 0.0, where: int = 0) -> None:
         now = monotonic_ns()
-        self._words[_SPENT + self._phase] += now - self._since_ns
+        spent, phase_before = self._spent, self._phase
+        spent[phase_before] = total = spent[phase_before] + now - self._since_ns
+        self._words[_SPENT + phase_before] = total
         self._since_ns = now
         self._phase = index = _INDEX[phase]
-        self._entries += 1
-        _pack_entry(self._page, 0, index, now, now + int(deadline_s * 1e9) if deadline_s else 0, where, self._entries)
+        self._entries = entries = self._entries + 1
+        if deadline_s:
+            if deadline_s != self._deadline_s:
+                self._deadline_s, self._deadline_ns = deadline_s, int(deadline_s * 1e9)
+            _pack_entry(self._page, 0, index, now, now + self._deadline_ns, where, entries)
+        else:
+            _pack_entry(self._page, 0, index, now, 0, where, entries)
 
     def pause(self) -> None:
         """The role is blocked: time counts as waiting."""
@@ -66,11 +87,14 @@ class StatusClock:
         """Count bytes handed over."""
         self._words[_SENT] += size_bytes
 
+    def at(self, where: int) -> None:
+        self._words[_WHERE] = where
+
     def count(self, env_steps: int) -> None:
         self._words[_COUNTED] += env_steps
 
     def shares(self) -> dict[str, float]:
-        spent = [self._words[_SPENT + index] for index in range(len(PHASES))]
+        spent = [*self._spent]
         spent[self._phase] += monotonic_ns() - self._since_ns
         return {phase: ns / 1e9 for phase, ns in zip(PHASES, spent, strict=True)}
 

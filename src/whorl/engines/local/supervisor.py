@@ -28,6 +28,7 @@ from whorl.engines.wire import Envelope, decode_body, encode_body, encode_frame,
 from whorl.errors import RoleLostError, WhorlError
 
 _LOOK_EVERY_S = 0.2
+_JUDGE_EVERY_S = 0.15
 _MAX_UNREAD_BYTES = 2**30
 _NURSERY = RoleId("nursery", 0)
 
@@ -42,6 +43,7 @@ class LocalCluster:
         self._response_s = config.response_s
         self._started = time.monotonic()
         self._closed_after_s: float | None = None
+        self._judge_at = 0.0
         self._inbox: deque[Message] = deque()
         self._budget = RestartBudget(config.max_restarts, config.max_restarts_without_progress)
         self._restarts: Counter[str] = Counter({spec.id.kind: 0 for spec in plan.roles})
@@ -104,7 +106,7 @@ class LocalCluster:
         elif kind == "failed":
             process.failure = decode_body(body)
         elif kind == "pong":
-            process.ping = None
+            process.ping, process.answered_at = None, time.monotonic()
         elif kind == "overdue":
             now = time.monotonic()
             for peer in decode_body(body)["peers"]:
@@ -168,7 +170,8 @@ class LocalCluster:
                 self._bury(hosted, hosted.process)
         if self._fleet.spawner.lost:
             self._replace_nursery()
-        self._judge_and_start()
+        self._start_due()
+        self._judge()
 
     def _tend_line(self, hosted: Hosted, process: Process, events: int) -> None:
         if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
@@ -181,20 +184,29 @@ class LocalCluster:
         else:
             self._fleet.watch_line(process)
 
-    def _judge_and_start(self) -> None:
+    def _judge(self) -> None:
+        """Kill who is past a deadline or silent; not after every message, which would cost more than the messages."""
         now = time.monotonic()
+        if now < self._judge_at:
+            return
+        self._judge_at = now + _JUDGE_EVERY_S
         for hosted in self._roles.values():
             if hosted.process is not None:
                 verdict = hosted.verdict(now, self._response_s)
                 if verdict:
                     hosted.process.condemn(verdict)
-            elif hosted.start_at is not None and now >= hosted.start_at and self._error is None:
-                try:
-                    self._fleet.start(hosted)
-                except NurseryLostError:
-                    self._replace_nursery()
-                    return
-                self._tell_of_loss(hosted)
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        for hosted in self._roles.values():
+            if hosted.start_at is None or now < hosted.start_at or self._error is not None:
+                continue
+            try:
+                self._fleet.start(hosted)
+            except NurseryLostError:
+                self._replace_nursery()
+                return
+            self._tell_of_loss(hosted)
 
     # Losses
 

@@ -1,0 +1,135 @@
+"""What every registered agent must keep, for every kind of space."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from agent_batches import (
+    BOX,
+    DISCRETE,
+    IMAGE,
+    MULTI,
+    PLACE,
+    VECTOR,
+    collect,
+    cut,
+    env_spec,
+    random_observation,
+    settings,
+)
+from agent_batches import update as run_update
+
+from whorl.agents.contract import Agent
+from whorl.agents.registry import agent_names, get_agent
+from whorl.models.config import NetworkConfig
+from whorl.ops.noise import uniform
+from whorl.types import EnvSpec
+
+SPACES = {
+    "vector": (env_spec((VECTOR,), DISCRETE), NetworkConfig()),
+    "dict": (env_spec((VECTOR, PLACE), MULTI), NetworkConfig()),
+    "box": (env_spec((VECTOR,), BOX), NetworkConfig()),
+    "image": (env_spec((IMAGE, PLACE), DISCRETE), NetworkConfig(image_features=32)),
+    "lstm": (env_spec((VECTOR,), BOX), NetworkConfig(core="lstm", lstm_size=16)),
+}
+every_agent = pytest.mark.parametrize("name", agent_names())
+every_space = pytest.mark.parametrize("space", SPACES)
+
+
+def build(name: str, space: str) -> tuple[Agent, object, EnvSpec]:
+    env, network = SPACES[space]
+    agent = get_agent(name)
+    return agent, agent.config(rows=12, network=network, normalise_observations=True, normalise_rewards=True), env
+
+
+@every_agent
+@every_space
+def test_act_gives_what_the_spec_says(name: str, space: str) -> None:
+    agent, config, env = build(name, space)
+    spec, policy = agent.spec(config, env), agent.policy(config, env)
+    assert spec == policy.spec
+    learning = agent.learning(config, env, settings())
+    assert learning.spec == spec
+    assert learning.weights().dtype == np.uint8
+    assert learning.weights().nbytes == spec.weights.size_bytes
+    views = spec.weights.views(learning.weights())
+    state = {field.name: np.zeros((5, *field.shape), field.dtype) for field in spec.state}
+    for noise in (uniform(0, "act", np.arange(5), 0, 1, spec.noise_width)[0], None):
+        acted = policy.act(views, random_observation(env, 5), state, np.ones(5, bool), noise)
+        assert acted.actions.shape == (5, *env.action.shape)
+        assert acted.actions.dtype == env.action.dtype
+        assert {k: (v.shape[1:], v.dtype) for k, v in acted.fields.items()} == {
+            field.name: (field.shape, np.dtype(field.dtype)) for field in spec.fields
+        }
+        assert {k: v.shape[1:] for k, v in acted.state.items()} == {field.name: field.shape for field in spec.state}
+        if env.action.kind == "box":
+            assert np.all(acted.actions >= env.action.low)
+            assert np.all(acted.actions <= env.action.high)
+        else:
+            assert np.all(acted.actions.reshape(5, -1) < env.action.nvec)
+
+
+@every_agent
+@every_space
+def test_acting_is_pure_and_the_same_for_every_split_of_the_lanes(name: str, space: str) -> None:
+    agent, config, env = build(name, space)
+    policy = agent.policy(config, env)
+    spec = policy.spec
+    views = spec.weights.views(agent.learning(config, env, settings()).weights().copy())
+    for array in views.values():
+        array.flags.writeable = False
+    lanes = 13
+    rng = np.random.default_rng(0)
+    observation, first = random_observation(env, lanes), rng.random(lanes) < 0.3
+    state = {f.name: rng.standard_normal((lanes, *f.shape)).astype(f.dtype) for f in spec.state}
+    noise = uniform(0, "act", np.arange(lanes), 0, 1, spec.noise_width)[0]
+    whole = policy.act(views, observation, state, first, noise)
+    for sizes in ([13], [1] * 13, [5, 8], [2, 3, 4, 4]):
+        start = 0
+        for size in sizes:
+            at = slice(start, start + size)
+            part_state = {k: v[at] for k, v in state.items()}
+            part = policy.act(views, {k: v[at] for k, v in observation.items()}, part_state, first[at], noise[at])
+            np.testing.assert_array_equal(part.actions, whole.actions[at])
+            for ours, all_lanes in ((part.fields, whole.fields), (part.state, whole.state)):
+                for key, array in ours.items():
+                    np.testing.assert_array_equal(array, all_lanes[key][at])
+            start += size
+
+
+@every_agent
+@every_space
+def test_an_update_changes_the_weights_and_reports_finite_numbers(name: str, space: str) -> None:
+    agent, config, env = build(name, space)
+    learning, policy = agent.learning(config, env, settings()), agent.policy(config, env)
+    before = learning.weights().copy()
+    trajectory = collect(policy, before, env, 8)
+    for array in trajectory.values():
+        array.flags.writeable = False
+    metrics = run_update([learning], cut(trajectory, 1), 0)
+    assert not np.array_equal(before, learning.weights())
+    assert {"policy_loss", "value_loss", "entropy", "explained_variance", "gradient_norm", "learning_rate"} <= set(
+        metrics
+    )
+    assert all(np.isfinite(value) for value in metrics.values())
+    for field, array in policy.spec.weights.views(learning.weights()).items():
+        assert np.all(np.isfinite(array)), field
+
+
+def test_listing_configuring_and_acting_import_no_torch() -> None:
+    program = """
+import sys
+from whorl.agents.registry import agent_names, get_agent
+from whorl.types import ActionSpec, EnvSpec, ObservationLeaf
+env = EnvSpec("x", (ObservationLeaf("obs", "vector", (4,), "float32"),), ActionSpec("discrete", (), "int64", (2,)),
+              "replay", False, 9)
+for name in agent_names():
+    agent = get_agent(name)
+    policy = agent.policy(agent.config(), env)
+    weights = policy.spec.weights.views(policy.spec.weights.allocate())
+    import numpy as np
+    policy.act(weights, {"obs": np.zeros((3, 4), np.float32)}, {}, np.ones(3, bool), np.full((3, 1), 0.5, np.float32))
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,0 +1,90 @@
+"""The same bits: for any number of learners, and after save and load."""
+
+import numpy as np
+import pytest
+from agent_batches import BOX, collect, cut, env_spec, settings
+from agent_batches import update as run_update
+
+from whorl.agents.a2c.config import A2CConfig
+from whorl.agents.contract import Learning
+from whorl.agents.ppo.config import PPOConfig
+from whorl.agents.registry import get_agent
+from whorl.errors import CheckpointError
+from whorl.models.config import NetworkConfig
+
+LSTM = NetworkConfig(core="lstm", lstm_size=16)
+CASES = {
+    "ppo": ("ppo", PPOConfig(rows=16, epochs=3, minibatches=3, normalise_observations=True, normalise_rewards=True)),
+    "ppo_whole": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=1, anneal="linear", anneal_clip="linear")),
+    "lstm": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=2, network=LSTM)),
+    "a2c": ("a2c", A2CConfig(rows=8, normalise_observations=True)),
+    "a2c_adam": ("a2c", A2CConfig(rows=8, optimiser="adam", network=LSTM)),
+}
+ENV = env_spec(action=BOX)
+cases = pytest.mark.parametrize("case", CASES)
+
+
+def fresh(case: str, shards: int = 1) -> Learning:
+    name, config = CASES[case]
+    return get_agent(name).learning(config, ENV, settings(shards))
+
+
+def train(case: str, learners: list[Learning], shards: int, updates: range) -> None:
+    name, config = CASES[case]
+    policy = get_agent(name).policy(config, ENV)
+    for number in updates:
+        trajectory = collect(policy, learners[0].weights().copy(), ENV, 8, number)
+        run_update(learners, cut(trajectory, shards), number)
+
+
+def everything(learning: Learning) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in learning.save().items()}
+
+
+@cases
+def test_one_learner_with_two_shards_is_two_learners_with_one(case: str) -> None:
+    alone, one, other = (fresh(case, 2) for _ in range(3))
+    train(case, [alone], 2, range(3))
+    train(case, [one, other], 2, range(3))
+    assert everything(alone) == everything(one) == everything(other)
+    assert alone.weights().tobytes() == one.weights().tobytes()
+
+
+@cases
+def test_saved_and_loaded_goes_on_exactly(case: str) -> None:
+    straight, first = fresh(case), fresh(case)
+    train(case, [straight], 1, range(6))
+    train(case, [first], 1, range(3))
+    second = fresh(case)
+    second.load(first.save())
+    train(case, [first], 1, range(3, 4))
+    train(case, [second], 1, range(3, 6))
+    assert everything(second) == everything(straight)
+    assert second.weights().tobytes() == straight.weights().tobytes()
+
+
+def test_a_foreign_state_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="another agent"):
+        fresh("ppo").load(fresh("a2c").save())
+    saved = fresh("ppo").save()
+    saved["weights/policy/0/weight"] = np.zeros((5, 32), np.float32)
+    with pytest.raises(CheckpointError, match=r"'weights/policy/0/weight' is \(5, 32\)"):
+        fresh("ppo").load(saved)
+
+
+def test_rows_that_are_not_valid_teach_nothing() -> None:
+    for case in ("ppo", "lstm", "a2c"):
+        name, config = CASES[case]
+        policy = get_agent(name).policy(config, ENV)
+        one, other = fresh(case), fresh(case)
+        trajectory = collect(policy, one.weights().copy(), ENV, 8)
+        noisy = {key: array.copy() for key, array in trajectory.items()}
+        invalid = ~noisy["valid"][:-1]
+        assert invalid.any()
+        noisy["raw_action"][invalid] = 3
+        noisy["log_prob"][invalid] = -1
+        noisy["reward"][invalid] = 50
+        noisy["discounted_return"][invalid] = 70
+        for learning, rows in ((one, trajectory), (other, noisy)):
+            run_update([learning], cut(rows, 1), 0)
+        assert everything(one) == everything(other)
