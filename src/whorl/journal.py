@@ -106,7 +106,7 @@ class Journal:
     def restarted(self, role: RoleId, incarnation: int, cause: str) -> None:
         """A process was lost."""
         self._restarts += 1
-        self.warn(f"{role} was lost ({cause}) and is replaced (incarnation {incarnation})")
+        self.warn(f"{role} was lost and is replaced (incarnation {incarnation}): {cause}")
 
     def show(self, cluster: Cluster) -> None:
         """Draw, if it is time to."""
