@@ -57,7 +57,7 @@ def test_a_killed_actor_is_replaced_within_three_seconds_and_told(launch, record
     assert time.monotonic() - killed_at < 3.0
     assert recorder.restarted_at[0] - killed_at < 1.0
     assert recorder.restarts == [(actor(2), 1, "killed by SIGKILL")]
-    lost = {"kind": "actor", "index": 2, "incarnation": 1, "where": 0, "cause": "killed by SIGKILL"}
+    lost = {"kind": "actor", "index": 2, "incarnation": 1, "where": 0, "cause": "killed by SIGKILL", "counted": 0}
     assert recorder.bodies("lost") == [lost]
     assert recorder.bodies("up")[-1]["incarnation"] == 1
     assert cluster.restarts == {"actor": 1, "learner": 0}
