@@ -117,7 +117,7 @@ def _wait_for_updates(path: Path, updates: int, process: subprocess.Popen[bytes]
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("env", ENVS)
 @pytest.mark.parametrize("kind", KINDS)
-@hypothesis_settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     workflow=st.sampled_from(["sync", "overlap"]),
     stops=st.lists(st.integers(1, 190), max_size=3, unique=True).map(sorted),

@@ -11,10 +11,9 @@ SPLITS = (
     {"engine": "local", "actors": 1, "envs_per_actor": 8},
     {"engine": "local", "actors": 4, "envs_per_actor": 2},
 )
-ALL_SPLITS = tuple(
-    {"engine": engine, "actors": actors, "envs_per_actor": 8 // actors}
-    for engine in ("inline", "local")
-    for actors in (1, 2, 4)
+LONG_SPLITS = (
+    {"engine": "inline", "actors": 1, "envs_per_actor": 8},
+    *({"engine": "local", "actors": actors, "envs_per_actor": 8 // actors} for actors in (1, 2, 4)),
 )
 PAIRS = [("ppo", "CartPole-v1"), ("lstm ppo", "Pendulum-v1"), ("a2c", "LunarLander-v3")]
 
@@ -28,7 +27,7 @@ def check_splits(final_hash: Hasher, kind: str, env: str, steps: int, splits: tu
 def check_learners(final_hash: Hasher, kind: str, env: str, steps: int, workflow: str) -> None:
     shards = {"resources.shards": 2, "actors": 2, "envs_per_actor": 4}
     reference = final_hash(kind, env, steps=steps, workflow=workflow, **shards)
-    for engine in ("inline", "local"):
+    for engine in ("inline", "local") if steps < 50_000 else ("local",):
         assert final_hash(kind, env, steps=steps, workflow=workflow, engine=engine, learners=2, **shards) == reference
 
 
@@ -74,5 +73,5 @@ def test_normalising_observations_and_rewards_is_exact(final_hash: Hasher) -> No
 @pytest.mark.parametrize("env", ENVS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_everything_at_length(final_hash: Hasher, kind: str, env: str, workflow: str) -> None:
-    check_splits(final_hash, kind, env, 50_000, ALL_SPLITS, workflow)
+    check_splits(final_hash, kind, env, 50_000, LONG_SPLITS, workflow)
     check_learners(final_hash, kind, env, 50_000, workflow)

@@ -43,6 +43,8 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    # Before numpy is imported: one thread for its small products, as every process of the local engine has.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
