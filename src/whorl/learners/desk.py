@@ -74,6 +74,10 @@ class Desk:
         """One trajectory of each actor, or None when the run is to stop here. Saves when it is time."""
         while True:
             yield from self._collect(leave_on_stop=True)
+            # Whoever leaves early because of a stop finds here that the first learner has heard of it too: it is told
+            # before the others. Without this it might say go on, and all would wait for slow trajectories.
+            yield from self._group.barrier()
+            self._read_inbox()
             yield from self._await_leave()
             command = Command((yield from self._group.broadcast(self._command())))
             if command & Command.SAVE:
