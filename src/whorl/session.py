@@ -124,9 +124,9 @@ class Session:
         """Write a checkpoint now, between updates."""
         self._saves.clear()
         self._wish("save", lambda: bool(self._saves))
-        outcome = self._saves[-1] if self._saves else {"text": "no answer from the learner"}
+        outcome = self._saves[-1] if self._saves else {"text": f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s"}
         if "path" not in outcome:
-            raise CheckpointError(f"the checkpoint was not written: {outcome['text']}")
+            raise CheckpointError(outcome["text"])
         return Path(outcome["path"])
 
     def stop(self) -> None:
@@ -134,6 +134,12 @@ class Session:
         self._wish("stop", lambda: False)
         if self.finished is None:
             raise WhorlError(f"the learner did not stop within {ANSWER_TIMEOUT_S:g} s; the last checkpoint is intact")
+
+    def check_saved(self) -> None:
+        """A run whose last checkpoint was not saved has failed, however far it came."""
+        if self.finished is not None and self.finished["save_error"]:
+            path = self.directory.path
+            raise CheckpointError(f"{self.finished['save_error']}; mend that, then `whorl resume {path}` goes on")
 
     def policy(self) -> TrainedPolicy:
         """The policy as it is now."""

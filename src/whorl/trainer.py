@@ -142,6 +142,7 @@ def _drive(make_session: Callable[[StopSignals], Session]) -> Session:
             session.run(lambda: signals.received is not None)
             if session.finished is None:
                 session.stop()
+            session.check_saved()
         except BaseException as error:
             session.finish("failed", error)
             raise
@@ -212,6 +213,7 @@ class Trainer:
         try:
             if self._session.finished is None:
                 self._session.stop()
+            self._session.check_saved()
         except BaseException as error:
             self._session.finish("failed", error)
             raise

@@ -47,6 +47,8 @@ class Desk:
         folder = learner.job.run_dir / "checkpoints"
         self._saver = BackgroundSaver(CheckpointWriter(folder, run.keep_checkpoints, learner.job.token))
         self._saved_at = time.monotonic()
+        self._save_error = ""
+        """Why the last save failed; empty when it did not."""
 
     def open(self) -> Generator[Wait, None, None]:
         """Go on from the newest checkpoint, where there is one."""
@@ -165,7 +167,8 @@ class Desk:
         if self._is_first:
             self._saver.wait()
             self._report_saves()
-            self._role.line.send("finished", {**self._learner.summary(), "complete": self._learner.done})
+            ending = {"complete": self._learner.done, "save_error": self._save_error}
+            self._role.line.send("finished", {**self._learner.summary(), **ending})
 
     def _command(self) -> int:
         command = Command(0)
@@ -201,7 +204,8 @@ class Desk:
 
     def _report_saves(self) -> None:
         for outcome in self._saver.poll():
+            self._save_error = "" if outcome.error is None else str(outcome.error)
             if outcome.error is not None:
-                self._role.line.send("save_failed", {"text": str(outcome.error)})
+                self._role.line.send("save_failed", {"text": self._save_error})
             else:
                 self._role.line.send("saved", {"update": outcome.update, "path": str(outcome.path)})
