@@ -10,6 +10,7 @@ with whorl.Trainer("ppo", "CartPole-v1") as trainer:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +26,6 @@ from whorl.resolve import config_from_keywords
 from whorl.runs.checkpoint import load_latest
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
-from whorl.runs.result import Result
 from whorl.runs.run import Run
 from whorl.session import UNLIMITED, Session
 from whorl.signals import StopSignals
@@ -34,8 +34,8 @@ from whorl.signals import StopSignals
 def train(agent: str, env: str, *, run_dir: str | Path | None = None, quiet: bool = True, **settings: Any) -> Run:
     """Train to the end and return the run. Settings are the command line's flags by name (``steps``, ``actors``,
     ``seed``, ...) and ``set={"agent.clip": 0.1}`` for everything else."""
-    session = _new_session(config_from_keywords(agent, env, settings), run_dir, make_console(quiet))
-    _drive(session)
+    config = config_from_keywords(agent, env, settings)
+    session = _drive(lambda signals: _new_session(config, run_dir, make_console(quiet), signals))
     return load(session.directory.path)
 
 
@@ -46,27 +46,45 @@ def load(run_dir: str | Path) -> Run:
 
 def run_training(config: Config, run_dir: Path | None, console: bool = True) -> int:
     """``whorl train``: returns the exit code."""
-    return _exit_code(_drive(_new_session(config, run_dir, make_console(not console))))
+    return _exit_code(_drive(lambda signals: _new_session(config, run_dir, make_console(not console), signals)))
 
 
 def resume_training(run_dir: Path, *, steps: int | None = None, console: bool = True, **changes: Any) -> int:
-    """``whorl resume``: returns the exit code."""
-    return _exit_code(_drive(_resumed_session(run_dir, steps, changes, make_console(not console))))
+    """``whorl resume``: returns the exit code. ``changes`` are ``actors``, ``envs_per_actor``, ``learners``,
+    ``engine``; None leaves one as it was."""
+    return _exit_code(
+        _drive(lambda signals: _resumed_session(run_dir, steps, changes, make_console(not console), signals))
+    )
 
 
-def _new_session(config: Config, run_dir: str | Path | None, console: Console) -> Session:
+def _new_session(
+    config: Config, run_dir: str | Path | None, console: Console, signals: StopSignals | None = None
+) -> Session:
     """Whatever can be refused is refused before the run directory is made."""
     job = prepare(config)
+    if signals is not None:
+        signals.hold()
     directory = RunDirectory.create(run_dir, config.agent_name, config.env.id)
-    return Session(job, directory, console, new=True)
+    return Session(job, directory, console, write_config=True)
 
 
-def _resumed_session(run_dir: str | Path, steps: int | None, changes: dict[str, Any], console: Console) -> Session:
+def _resumed_session(
+    run_dir: str | Path,
+    steps: int | None,
+    changes: dict[str, Any],
+    console: Console,
+    signals: StopSignals | None = None,
+) -> Session:
     directory = RunDirectory.open(run_dir)
     stored = stored_config(directory)
     config = resumed_config(stored, steps, changes)
-    session = Session(prepare(config), directory, console, new=False)
-    for change in difference(stored, config):
+    changed = difference(stored, config)
+    job = prepare(config)
+    if signals is not None:
+        signals.hold()
+    # A changed config is kept, so that the next resume needs no flags to go on with it.
+    session = Session(job, directory, console, write_config=bool(changed))
+    for change in changed:
         session.journal.warn(f"resumed with another {change}")
     return session
 
@@ -115,23 +133,26 @@ def stored_config(directory: RunDirectory) -> Config:
     return from_plain(get_agent(name).config, plain, str(directory.config))
 
 
-def _drive(session: Session) -> Result:
+def _drive(make_session: Callable[[StopSignals], Session]) -> Session:
     """Run to the end, or to a signal; always leaves a result and no process."""
     with StopSignals() as signals:
+        session = make_session(signals)
         try:
             session.allow(UNLIMITED)
             session.run(lambda: signals.received is not None)
             if session.finished is None:
                 session.stop()
+            session.check_saved()
         except BaseException as error:
             session.finish("failed", error)
             raise
         complete = session.finished is not None and session.finished["complete"]
-        return session.finish("completed" if complete else "preempted")
+        session.finish("completed" if complete else "preempted")
+        return session
 
 
-def _exit_code(result: Result) -> int:
-    return EXIT_PREEMPTED if result.status == "preempted" else EXIT_DONE
+def _exit_code(session: Session) -> int:
+    return EXIT_PREEMPTED if session.status == "preempted" else EXIT_DONE
 
 
 class Trainer:
@@ -192,6 +213,7 @@ class Trainer:
         try:
             if self._session.finished is None:
                 self._session.stop()
+            self._session.check_saved()
         except BaseException as error:
             self._session.finish("failed", error)
             raise
