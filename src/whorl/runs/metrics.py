@@ -79,7 +79,7 @@ class MetricsWriter:
         """Forget the lines of later updates, at a resume from the checkpoint of ``update``. In place, so that it works
         on a full disk too."""
         self.flush()
-        waiting = [line for line in self._waiting.splitlines(keepends=True) if _is_kept(line, update)]
+        waiting = [line for line in bytes(self._waiting).splitlines(keepends=True) if _is_kept(line, update)]
         self._waiting = bytearray(b"".join(waiting))  # where a full disk kept lines back
         try:
             os.ftruncate(self._descriptor, _end_of(self._path, update))
