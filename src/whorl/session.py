@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whorl.config.layers import dump_toml
-from whorl.engines.contract import Cluster, Message, RoleId
+from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
 from whorl.errors import CheckpointError, WhorlError
 from whorl.job import Job
@@ -27,6 +27,14 @@ from whorl.workflows.registry import get_workflow
 FIRST_LEARNER = RoleId("learner", 0)
 UNLIMITED = 2**62
 ANSWER_TIMEOUT_S = 60.0
+
+
+def plan_of(job: Job) -> tuple[Plan, Engine]:
+    """The wiring of a job and the engine to run it; refused here where the machine cannot run it."""
+    plan = get_workflow(job.config.workflow.name).plan(job)
+    engine = make_engine(job.config.engine, job.config.resources)
+    engine.check(plan)
+    return plan, engine
 
 
 class Session:
@@ -45,14 +53,12 @@ class Session:
         self._lock = directory.lock()
         try:
             self.job = replace(job, run_dir=directory.path, token=self._lock.token)
-            plan = get_workflow(self.job.config.workflow.name).plan(self.job)
-            plan.check()
+            plan, engine = plan_of(self.job)
             if write_config:
                 directory.write_config(dump_toml(self.job.config))
             self.journal = Journal(directory, self.job, console)
             for warning in (*job.warnings, *self._lock.warnings):
                 self.journal.warn(warning)
-            engine = make_engine(self.job.config.engine, self.job.config.resources)
             self.cluster: Cluster = engine.launch(plan, self)
         except BaseException:
             self._lock.close()
@@ -124,7 +130,11 @@ class Session:
         """Write a checkpoint now, between updates."""
         self._saves.clear()
         self._wish("save", lambda: bool(self._saves))
-        outcome = self._saves[-1] if self._saves else {"text": f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s"}
+        outcome = (
+            self._saves[-1]
+            if self._saves
+            else {"text": f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s"}
+        )
         if "path" not in outcome:
             raise CheckpointError(outcome["text"])
         return Path(outcome["path"])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from whorl.config.layers import difference, from_plain
-from whorl.config.schema import Config
+from whorl.config.schema import Config, Resources
 from whorl.config.toml import load_toml
 from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, CheckpointError, ConfigError
 from whorl.evaluate import Evaluation, evaluate
@@ -27,7 +27,7 @@ from whorl.runs.checkpoint import load_latest
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.run import Run
-from whorl.session import UNLIMITED, Session
+from whorl.session import UNLIMITED, Session, plan_of
 from whorl.signals import StopSignals
 
 
@@ -62,6 +62,7 @@ def _new_session(
 ) -> Session:
     """Whatever can be refused is refused before the run directory is made."""
     job = prepare(config)
+    plan_of(job)
     if signals is not None:
         signals.hold()
     directory = RunDirectory.create(run_dir, config.agent_name, config.env.id)
@@ -90,20 +91,37 @@ def _resumed_session(
 
 
 def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -> Config:
-    """The stored config with more steps, or with its environments shared out differently."""
-    resources = replace(stored.resources, **{k: v for k, v in changes.items() if v is not None and k != "engine"})
-    config = replace(stored, resources=resources)
-    if steps is not None:
-        config = replace(config, run=replace(config.run, steps=steps))
-    if changes.get("engine"):
-        config = replace(config, engine=replace(config.engine, name=changes["engine"]))
-    before, after = stored.resources, resources
-    if after.actors * after.envs_per_actor != before.actors * before.envs_per_actor:
+    """The stored config with more steps, on another engine, or with its environments shared out differently."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    engine = given.pop("engine", stored.engine.name)
+    return replace(
+        stored,
+        resources=_shared_out(stored.resources, given),
+        run=stored.run if steps is None else replace(stored.run, steps=steps),
+        engine=replace(stored.engine, name=engine),
+    )
+
+
+def _shared_out(stored: Resources, given: dict[str, Any]) -> Resources:
+    """As many environments and shards as before (results depend on both) over other numbers of actors and learners.
+    Of actors and envs_per_actor one is enough."""
+    lanes = stored.actors * stored.envs_per_actor
+    if "actors" in given:
+        given = {"envs_per_actor": lanes // given["actors"], **given}
+    elif "envs_per_actor" in given:
+        given = {"actors": lanes // given["envs_per_actor"], **given}
+    resources = replace(stored, **given)
+    if resources.actors * resources.envs_per_actor != lanes:
         raise ConfigError(
-            f"the run has {before.actors * before.envs_per_actor} environments and cannot go on with "
-            f"{after.actors * after.envs_per_actor}: keep actors times envs-per-actor the same"
+            f"the run has {lanes} environments and cannot go on with another number of them: actors times "
+            f"envs-per-actor must be {lanes}"
         )
-    return config
+    if resources.shards % resources.learners:
+        raise ConfigError(
+            f"the run cuts each batch into {resources.shards} (resources.shards), which cannot be shared out over "
+            f"{resources.learners} learners and cannot change: use a number of learners that divides it"
+        )
+    return resources
 
 
 def load_policy(run_dir: Path) -> TrainedPolicy:
