@@ -43,6 +43,12 @@ class RunBusyError(BadInputError):
     """Another process holds the run directory."""
 
 
+class PreemptedError(WhorlError):
+    """A signal came before there was anything to save. Starting again is all there is to do."""
+
+    exit_code = EXIT_PREEMPTED
+
+
 class StalledError(WhorlError):
     """A wait expired; the message names who was waited for."""
 

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from whorl.engines.contract import Cluster, RoleId
+from whorl.errors import WhorlError
 from whorl.job import Job
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
+from whorl.runs.files import os_reason
 from whorl.runs.metrics import MetricsSink, MetricsWriter
 from whorl.runs.result import Result, Staleness, Status, Transitions
 from whorl.runs.status import RunStatus
@@ -36,7 +38,8 @@ class Journal:
         self._console = console
         self._started = time.monotonic()
         self._shown_at = 0.0
-        self._sinks: list[MetricsSink] = [MetricsWriter(directory.metrics)]
+        self._metrics = MetricsWriter(directory.metrics)
+        self._sinks: list[MetricsSink] = [self._metrics]
         if job.config.run.tensorboard:
             from whorl.runs.tensorboard import TensorBoardWriter
 
@@ -88,15 +91,19 @@ class Journal:
         self.last = {**body, "env_steps_per_s": self._rate(1) or None, "wall_s": at - self._started}
         for sink in self._sinks:
             sink.write(self.last)
+        if (error := self._metrics.last_error) and error not in self._warnings:
+            self.warn(error)
 
     def saved(self, body: Mapping[str, Any]) -> None:
-        """A checkpoint was written and verified."""
+        """A checkpoint was written and verified. The metrics that lead to it go to the disk as well."""
         self._checkpoint = (int(body["update"]), time.monotonic())
+        for sink in self._sinks:
+            sink.flush()
 
     def save_failed(self, text: str) -> None:
         """A checkpoint could not be written; training goes on and the next interval tries again."""
         self._failed_saves += 1
-        self.warn(f"checkpoint not saved, the one before is kept: {text}")
+        self.warn(text)
 
     def warn(self, text: str) -> None:
         """Something the user should know."""
@@ -105,7 +112,7 @@ class Journal:
     def restarted(self, role: RoleId, incarnation: int, cause: str) -> None:
         """A process was lost."""
         self._restarts += 1
-        self.warn(f"{role} was lost ({cause}) and is replaced (incarnation {incarnation})")
+        self.warn(f"{role} was lost and is replaced (incarnation {incarnation}): {cause}")
 
     def show(self, cluster: Cluster) -> None:
         """Draw, if it is time to."""
@@ -176,7 +183,13 @@ class Journal:
         )
         for sink in self._sinks:
             sink.close()
-        result.write(self.directory.result)
+        try:
+            result.write(self.directory.result)
+        except OSError as reason:
+            text = f"{self.directory.result}: the result could not be written: {os_reason(reason)}"
+            if error is None:
+                raise WhorlError(f"{text}; the checkpoints are as they were") from reason
+            self.warn(text)  # it failed anyway, and of that something worse
         if cluster is not None:
             self._console.finish(self.status(cluster), result, self.directory.path)
         self._console.close()

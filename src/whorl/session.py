@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whorl.config.layers import dump_toml
-from whorl.engines.contract import Cluster, Message, RoleId
+from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
 from whorl.errors import CheckpointError, WhorlError
 from whorl.job import Job
@@ -29,14 +29,24 @@ UNLIMITED = 2**62
 ANSWER_TIMEOUT_S = 60.0
 
 
+def plan_of(job: Job) -> tuple[Plan, Engine]:
+    """The wiring of a job and the engine to run it; refused here where the machine cannot run it."""
+    plan = get_workflow(job.config.workflow.name).plan(job)
+    engine = make_engine(job.config.engine, job.config.resources)
+    engine.check(plan)
+    return plan, engine
+
+
 class Session:
     """Holds the run directory's lock, the cluster and the journal. ``close`` ends every process, always."""
 
-    def __init__(self, job: Job, directory: RunDirectory, console: Console, *, new: bool) -> None:
+    def __init__(self, job: Job, directory: RunDirectory, console: Console, *, write_config: bool) -> None:
         self.directory = directory
         self.finished: Mapping[str, Any] | None = None
         self._opened = False
         self._limit = 0
+        self._wishes: set[str] = set()
+        """What the learners were asked for and have not answered yet: a restarted one is asked again."""
         self._saves: list[Mapping[str, Any]] = []
         self._weights: Array | None = None
         self._newest_save: Path | None = None
@@ -44,14 +54,12 @@ class Session:
         self._lock = directory.lock()
         try:
             self.job = replace(job, run_dir=directory.path, token=self._lock.token)
-            plan = get_workflow(self.job.config.workflow.name).plan(self.job)
-            plan.check()
-            if new:
+            plan, engine = plan_of(self.job)
+            if write_config:
                 directory.write_config(dump_toml(self.job.config))
             self.journal = Journal(directory, self.job, console)
             for warning in (*job.warnings, *self._lock.warnings):
                 self.journal.warn(warning)
-            engine = make_engine(self.job.config.engine, self.job.config.resources)
             self.cluster: Cluster = engine.launch(plan, self)
         except BaseException:
             self._lock.close()
@@ -67,6 +75,8 @@ class Session:
                 self._opened = True
                 self.journal.opened(body, self.cluster)
                 self.allow(self._limit)  # a restarted learner has forgotten how far it may go
+                for kind in sorted(self._wishes):
+                    self._ask(kind)
             case "metrics":
                 self.journal.record(body)
             case "saved":
@@ -115,36 +125,61 @@ class Session:
 
         self.cluster.run(enough, timeout_s)
 
+    def _ask(self, kind: str) -> None:
+        """Send a wish; the first learner decides for all, the others need to know only of the end."""
+        for learner in range(self.job.lane_map.learners if kind == "stop" else 1):
+            self.cluster.send(RoleId("learner", learner), kind)
+
+    def _wish(self, kind: str, answered: Callable[[], bool]) -> None:
+        """Ask the learners for something and wait for the answer, in bounded time."""
+        self._wishes.add(kind)
+        self._ask(kind)
+        self.run(answered, ANSWER_TIMEOUT_S)
+        self._wishes.discard(kind)
+
     def save(self) -> Path:
         """Write a checkpoint now, between updates; a run that is done has saved itself."""
-        if self.finished is not None and self._newest_save is not None:
+        if self.finished is not None:
+            self.check_saved()
+            assert self._newest_save is not None
             return self._newest_save
         self._saves.clear()
-        self.cluster.send(FIRST_LEARNER, "save")
-        self.run(lambda: bool(self._saves), ANSWER_TIMEOUT_S)
-        outcome = self._saves[-1] if self._saves else {"text": "no answer from the learner"}
+        self._wish("save", lambda: bool(self._saves))
+        outcome = (
+            self._saves[-1]
+            if self._saves
+            else {"text": f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s"}
+        )
         if "path" not in outcome:
-            raise CheckpointError(f"the checkpoint was not written: {outcome['text']}")
+            raise CheckpointError(outcome["text"])
         return Path(outcome["path"])
 
     def stop(self) -> None:
         """Save at the boundary and end the learners."""
-        for learner in range(self.job.lane_map.learners):
-            self.cluster.send(RoleId("learner", learner), "stop")
-        self.run(lambda: False, ANSWER_TIMEOUT_S)
+        self._wish("stop", lambda: False)
         if self.finished is None:
             raise WhorlError(f"the learner did not stop within {ANSWER_TIMEOUT_S:g} s; the last checkpoint is intact")
+
+    def check_saved(self) -> None:
+        """A run whose last checkpoint was not saved has failed, however far it came."""
+        if self.finished is not None and self.finished["save_error"]:
+            path = self.directory.path
+            raise CheckpointError(f"{self.finished['save_error']}; mend that, then `whorl resume {path}` goes on")
 
     def policy(self) -> TrainedPolicy:
         """The policy as it is now."""
         if self.finished is not None:
             return newest_policy(self.job, self.directory)
         self._weights = None
-        self.cluster.send(FIRST_LEARNER, "weights")
-        self.run(lambda: self._weights is not None, ANSWER_TIMEOUT_S)
+        self._wish("weights", lambda: self._weights is not None)
         if self._weights is None:
             raise WhorlError(f"the learner did not send its weights within {ANSWER_TIMEOUT_S:g} s")
         return TrainedPolicy(self.job, self._weights)
+
+    @property
+    def status(self) -> Status | None:
+        """How it ended; None before."""
+        return None if self._result is None else self._result.status
 
     # How it ends ------------------------------------------------------------------------------------------------------
 

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Self
+
+from whorl.errors import PreemptedError
+
+
+class _NothingToSave(BaseException):
+    """Thrown by the handler itself; no ``except Exception`` of an environment's code may swallow it."""
 
 
 class StopSignals:
-    """While entered, SIGTERM and SIGINT are noted instead of killing the process. Only the main thread can do this."""
+    """While entered, SIGTERM and SIGINT are noted instead of killing the process. Only the main thread can do this.
+
+    Until ``hold`` is called there is nothing to save: a signal then ends the ``with`` block at once with
+    ``PreemptedError``.
+    """
 
     def __init__(self) -> None:
         self.received: str | None = None
+        self._holds = False
         self._before: dict[signal.Signals, Any] = {}
+
+    def hold(self) -> None:
+        """The run begins: from now on signals are noted, and the run is saved before it ends."""
+        self._holds = True
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -21,9 +36,15 @@ class StopSignals:
                 self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if isinstance(error, _NothingToSave):
+            raise PreemptedError(f"stopped by {self.received} before the run had begun; start it again") from None
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.received = self.received or signal.Signals(number).name
+        again, self.received = self.received is not None, self.received or signal.Signals(number).name
+        if not self._holds and not again:
+            raise _NothingToSave

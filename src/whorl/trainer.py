@@ -10,12 +10,13 @@ with whorl.Trainer("ppo", "CartPole-v1") as trainer:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from whorl.config.layers import difference, from_plain
-from whorl.config.schema import Config
+from whorl.config.schema import Config, Resources
 from whorl.config.toml import load_toml
 from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, ConfigError, WhorlError
 from whorl.evaluate import Evaluation, evaluate
@@ -24,18 +25,18 @@ from whorl.prepare import prepare
 from whorl.resolve import config_from_keywords
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
-from whorl.runs.result import Result
 from whorl.runs.run import Run
 from whorl.runs.tensorboard import require_tensorboard
-from whorl.session import UNLIMITED, Session
+from whorl.session import UNLIMITED, Session, plan_of
 from whorl.signals import StopSignals
 
 
 def train(agent: str, env: str, *, run_dir: str | Path | None = None, quiet: bool = True, **settings: Any) -> Run:
     """Train to the end and return the run. Settings are the command line's flags by name (``steps``, ``actors``,
-    ``seed``, ...) and ``set={"agent.clip": 0.1}`` for everything else."""
-    session = _new_session(config_from_keywords(agent, env, settings), run_dir, make_console(quiet))
-    _drive(session)
+    ``seed``, ...) and ``set={"agent.clip": 0.1}`` for everything else. Ctrl-C or SIGTERM ends it early: the run is
+    saved, and its status is ``preempted``."""
+    config = config_from_keywords(agent, env, settings)
+    session = _drive(lambda signals: _new_session(config, run_dir, make_console(quiet), signals))
     return load(session.directory.path)
 
 
@@ -46,48 +47,84 @@ def load(run_dir: str | Path) -> Run:
 
 def run_training(config: Config, run_dir: Path | None, console: bool = True) -> int:
     """``whorl train``: returns the exit code."""
-    return _exit_code(_drive(_new_session(config, run_dir, make_console(not console))))
+    return _exit_code(_drive(lambda signals: _new_session(config, run_dir, make_console(not console), signals)))
 
 
 def resume_training(run_dir: Path, *, steps: int | None = None, console: bool = True, **changes: Any) -> int:
-    """``whorl resume``: returns the exit code."""
-    return _exit_code(_drive(_resumed_session(run_dir, steps, changes, make_console(not console))))
+    """``whorl resume``: returns the exit code. ``changes`` are ``actors``, ``envs_per_actor``, ``learners``,
+    ``engine``; None leaves one as it was."""
+    return _exit_code(
+        _drive(lambda signals: _resumed_session(run_dir, steps, changes, make_console(not console), signals))
+    )
 
 
-def _new_session(config: Config, run_dir: str | Path | None, console: Console) -> Session:
+def _new_session(
+    config: Config, run_dir: str | Path | None, console: Console, signals: StopSignals | None = None
+) -> Session:
     """Whatever can be refused is refused before the run directory is made."""
     job = prepare(config)
     if config.run.tensorboard:
         require_tensorboard()
+    plan_of(job)
+    if signals is not None:
+        signals.hold()
     directory = RunDirectory.create(run_dir, config.agent_name, config.env.id)
-    return Session(job, directory, console, new=True)
+    return Session(job, directory, console, write_config=True)
 
 
-def _resumed_session(run_dir: str | Path, steps: int | None, changes: dict[str, Any], console: Console) -> Session:
+def _resumed_session(
+    run_dir: str | Path,
+    steps: int | None,
+    changes: dict[str, Any],
+    console: Console,
+    signals: StopSignals | None = None,
+) -> Session:
     directory = RunDirectory.open(run_dir)
     stored = stored_config(directory)
     config = resumed_config(stored, steps, changes)
-    session = Session(prepare(config), directory, console, new=False)
-    for change in difference(stored, config):
+    changed = difference(stored, config)
+    job = prepare(config)
+    if signals is not None:
+        signals.hold()
+    # A changed config is kept, so that the next resume needs no flags to go on with it.
+    session = Session(job, directory, console, write_config=bool(changed))
+    for change in changed:
         session.journal.warn(f"resumed with another {change}")
     return session
 
 
 def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -> Config:
-    """The stored config with more steps, or with its environments shared out differently."""
-    resources = replace(stored.resources, **{k: v for k, v in changes.items() if v is not None and k != "engine"})
-    config = replace(stored, resources=resources)
-    if steps is not None:
-        config = replace(config, run=replace(config.run, steps=steps))
-    if changes.get("engine"):
-        config = replace(config, engine=replace(config.engine, name=changes["engine"]))
-    before, after = stored.resources, resources
-    if after.actors * after.envs_per_actor != before.actors * before.envs_per_actor:
+    """The stored config with more steps, on another engine, or with its environments shared out differently."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    engine = given.pop("engine", stored.engine.name)
+    return replace(
+        stored,
+        resources=_shared_out(stored.resources, given),
+        run=stored.run if steps is None else replace(stored.run, steps=steps),
+        engine=replace(stored.engine, name=engine),
+    )
+
+
+def _shared_out(stored: Resources, given: dict[str, Any]) -> Resources:
+    """As many environments and shards as before (results depend on both) over other numbers of actors and learners.
+    Of actors and envs_per_actor one is enough."""
+    lanes = stored.actors * stored.envs_per_actor
+    if "actors" in given:
+        given = {"envs_per_actor": lanes // given["actors"], **given}
+    elif "envs_per_actor" in given:
+        given = {"actors": lanes // given["envs_per_actor"], **given}
+    resources = replace(stored, **given)
+    if resources.actors * resources.envs_per_actor != lanes:
         raise ConfigError(
-            f"the run has {before.actors * before.envs_per_actor} environments and cannot go on with "
-            f"{after.actors * after.envs_per_actor}: keep actors times envs-per-actor the same"
+            f"the run has {lanes} environments and cannot go on with another number of them: actors times "
+            f"envs-per-actor must be {lanes}"
         )
-    return config
+    if resources.shards % resources.learners:
+        raise ConfigError(
+            f"the run cuts each batch into {resources.shards} (resources.shards), which cannot be shared out over "
+            f"{resources.learners} learners and cannot change: use a number of learners that divides it"
+        )
+    return resources
 
 
 def load_policy(run_dir: Path) -> TrainedPolicy:
@@ -113,23 +150,26 @@ def stored_config(directory: RunDirectory) -> Config:
     return from_plain(get_agent(name).config, plain, str(directory.config))
 
 
-def _drive(session: Session) -> Result:
+def _drive(make_session: Callable[[StopSignals], Session]) -> Session:
     """Run to the end, or to a signal; always leaves a result and no process."""
     with StopSignals() as signals:
+        session = make_session(signals)
         try:
             session.allow(UNLIMITED)
             session.run(lambda: signals.received is not None)
             if session.finished is None:
                 session.stop()
+            session.check_saved()
         except BaseException as error:
             session.finish("failed", error)
             raise
         complete = session.finished is not None and session.finished["complete"]
-        return session.finish("completed" if complete else "preempted")
+        session.finish("completed" if complete else "preempted")
+        return session
 
 
-def _exit_code(result: Result) -> int:
-    return EXIT_PREEMPTED if result.status == "preempted" else EXIT_DONE
+def _exit_code(session: Session) -> int:
+    return EXIT_PREEMPTED if session.status == "preempted" else EXIT_DONE
 
 
 class Trainer:
@@ -207,6 +247,7 @@ class Trainer:
         try:
             if self._session.finished is None:
                 self._session.stop()
+            self._session.check_saved()
         except BaseException as error:
             self._session.finish("failed", error)
             raise

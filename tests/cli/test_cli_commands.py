@@ -69,7 +69,11 @@ def test_training_from_a_written_config_gives_the_same_config(whorl, calls, tmp_
 
 def test_commands_call_their_parts(whorl, calls, tmp_path):
     assert whorl("resume", "r", "--steps", "5")[0] == 75
-    assert calls[-1] == ("resume_training", ((Path("r"),), {"steps": 5, "console": True}))
+    assert calls[-1] == ("resume_training", ((Path("r"),), {"steps": 5, "engine": None, "console": True}))
+    changes = ("--actors", "4", "--envs-per-actor", "2", "--learners", "2", "--engine", "inline")
+    assert whorl("resume", "r", *changes, "--quiet")[0] == 75
+    asked = {"actors": 4, "envs_per_actor": 2, "learners": 2, "engine": "inline", "console": False}
+    assert calls[-1] == ("resume_training", ((Path("r"),), asked))
     _, out, _ = whorl("eval", "r", "--episodes", "2", "--video")
     assert calls[-1] == ("evaluate_run", ((Path("r"),), {"episodes": 2, "seed": 0, "video": True}))
     assert "2 episodes: return mean 2.00, standard deviation 1.00, min 1.00, max 3.00; length mean 15.0" in out

@@ -18,7 +18,10 @@ SMALL = {
 }
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": ("ppo", {"agent.epochs": 2, "agent.minibatches": 2}),
-    "lstm ppo": ("ppo", {"agent.epochs": 2, "agent.minibatches": 2, "agent.network.core": "lstm", "agent.network.lstm_size": 16}),
+    "lstm ppo": (
+        "ppo",
+        {"agent.epochs": 2, "agent.minibatches": 2, "agent.network.core": "lstm", "agent.network.lstm_size": 16},
+    ),
     "a2c": ("a2c", {}),
 }
 ENVS = ("CartPole-v1", "Pendulum-v1", "LunarLander-v3")

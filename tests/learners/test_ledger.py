@@ -6,10 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made_up_rows import AGENT, ENV, MadeUpLane, write_trajectory
 from whorl.learners.ledger import Ledger, cut_saved, join_saved
 from whorl.trajectory.orders import pack_lane_states, unpack_lane_states
-
-from .rows import AGENT, ENV, MadeUpLane, write_trajectory
 
 scripts = st.lists(
     st.lists(st.sampled_from(["step", "step", "step", "end", "fault"]), min_size=30, max_size=30),

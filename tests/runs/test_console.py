@@ -69,7 +69,7 @@ def result(**changes: Any) -> Result:
 def test_plain_line() -> None:
     assert plain_line(status(restarts=2, staleness_mean=0.96, staleness_max=1, failed_saves=1)) == (
         "51,200 of 100,000 env steps (51 %) | 4,129 env steps/s | 200 updates | return 321.5 | 1,234 episodes | 12 s"
-        " | 12 s left | staleness 1.0 (max 1) | 2 restarts | 1 failed saves"
+        " | 12 s left | staleness 1.0 (max 1) | 2 restarts | 1 failed save"
     )
 
 

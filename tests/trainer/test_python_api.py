@@ -37,9 +37,9 @@ def test_train_returns_a_run(tmp_path: Path, engine: dict[str, Any]) -> None:
 def test_a_setting_can_be_given_by_its_dotted_name(tmp_path: Path) -> None:
     run = whorl.train("ppo", "CartPole-v1", steps=300, run_dir=tmp_path / "run", set={"agent.learning_rate": 0.0005})
     assert "learning_rate = 0.0005" in (run.path / "config.toml").read_text()
-    with pytest.raises(ConfigError, match="did you mean agent.learning_rate"):
+    with pytest.raises(ConfigError, match=r"did you mean agent\.learning_rate"):
         whorl.train("ppo", "CartPole-v1", run_dir=tmp_path / "other", set={"agent.learnig_rate": 0.1})
-    with pytest.raises(ConfigError, match="did you mean run.steps"):
+    with pytest.raises(ConfigError, match=r"did you mean run\.steps"):
         whorl.train("ppo", "CartPole-v1", run_dir=tmp_path / "other", stepps=3)
     assert not (tmp_path / "other").exists()
 
@@ -95,12 +95,12 @@ def test_a_trainer_that_is_left_early_can_be_resumed(tmp_path: Path, engine: dic
 
 
 def test_an_exception_in_the_users_loop_comes_out_and_ends_every_process(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ZeroDivisionError),
-        whorl.Trainer("ppo", "CartPole-v1", engine="local", run_dir=tmp_path / "run") as trainer,
-    ):
-        trainer.step()
-        1 / 0
+    def loop() -> None:
+        with whorl.Trainer("ppo", "CartPole-v1", engine="local", run_dir=tmp_path / "run") as trainer:
+            raise ZeroDivisionError(f"after update {trainer.step()['update']}")
+
+    with pytest.raises(ZeroDivisionError, match="after update 1"):
+        loop()
     assert whorl.load(tmp_path / "run").status == "stopped"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from whorl.agents.contract import Policy
 from whorl.engines.contract import Clock, Wait
 from whorl.engines.faults import FaultHook
+from whorl.engines.waits import BREATH, BREATH_EVERY_S
 from whorl.envs.contract import LaneEnvs, LaneState, Rows
 from whorl.ops.noise import uniform
 from whorl.types import Arrays, leaves_of
@@ -56,6 +58,7 @@ class Collector:
         for name, array in leaves_of(out, "state/").items():
             array[:] = self._state[name]
         state = self._state
+        breathes_at = monotonic() + BREATH_EVERY_S
         for row in range(row_count):
             for stored, array in observations:
                 stored[row] = array
@@ -79,6 +82,9 @@ class Collector:
             if outcome.fault.any():
                 valid[row] &= ~outcome.fault
             count(int(count_nonzero(valid[row])))
+            if monotonic() > breathes_at:
+                yield BREATH
+                breathes_at = monotonic() + BREATH_EVERY_S
         enter("transfer")
         self._state = state
         self._finish(out, version, number, row_count)

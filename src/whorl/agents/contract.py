@@ -134,6 +134,14 @@ class Learning(Protocol):
 
     def load(self, arrays: Mapping[str, Array]) -> None: ...
 
+    def save_shard(self, shard: int) -> dict[str, Arrays]:
+        """What belongs to one shard alone (a replay), as named pieces, each a file of a checkpoint; {} where there is
+        nothing. The arrays are not copied. A piece may hold ``stamp``, an int64 that changes whenever the piece does:
+        one whose stamp is that of the checkpoint before is not written again."""
+        ...
+
+    def load_shard(self, shard: int, pieces: Mapping[str, Arrays]) -> None: ...
+
 
 @dataclass(frozen=True)
 class Agent:

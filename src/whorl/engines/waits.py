@@ -9,6 +9,16 @@ from whorl.engines.contract import Endpoint, Message, RoleId, Wait
 from whorl.errors import StalledError, WhorlError
 
 
+class _Always:
+    def ready(self) -> bool:
+        return True
+
+
+BREATH = Wait((_Always(),), "its next turn")
+"""Waits for nothing. Yielded in the middle of long work, so that an engine with one thread can see to other things."""
+BREATH_EVERY_S = 0.05
+
+
 def names_of(roles: Sequence[RoleId]) -> str:
     """``actor-0, actor-1 and 6 more``."""
     shown = ", ".join(str(role) for role in roles[:4])

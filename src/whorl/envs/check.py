@@ -8,6 +8,7 @@ something, so that the last line tells where it died.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import math
 import os
@@ -25,6 +26,7 @@ from whorl.envs.spec_json import spec_from_json, spec_to_json
 from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, WhorlError
 
 CHECK_TIMEOUT_S = 60.0
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,7 @@ def _ending(code: int) -> str:
 
 def _main() -> None:
     """The child: one task from standard input, lines of JSON to what was standard output."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # an environment that hangs must not outlive the run
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the environment prints must not mix with the report
 

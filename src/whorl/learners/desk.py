@@ -47,6 +47,8 @@ class Desk:
         folder = learner.job.run_dir / "checkpoints"
         self._saver = BackgroundSaver(CheckpointWriter(folder, run.keep_checkpoints, learner.job.token))
         self._saved_at = time.monotonic()
+        self._save_error = ""
+        """Why the last save failed; empty when it did not."""
 
     def open(self) -> Generator[Wait, None, None]:
         """Go on from the newest checkpoint, where there is one."""
@@ -74,6 +76,10 @@ class Desk:
         """One trajectory of each actor, or None when the run is to stop here. Saves when it is time."""
         while True:
             yield from self._collect(leave_on_stop=True)
+            # Whoever leaves early because of a stop finds here that the first learner has heard of it too: it is told
+            # before the others. Without this it might say go on, and all would wait for slow trajectories.
+            yield from self._group.barrier()
+            self._read_inbox()
             yield from self._await_leave()
             command = Command((yield from self._group.broadcast(self._command())))
             if command & Command.SAVE:
@@ -161,7 +167,8 @@ class Desk:
         if self._is_first:
             self._saver.wait()
             self._report_saves()
-            self._role.line.send("finished", {**self._learner.summary(), "complete": self._learner.done})
+            ending = {"complete": self._learner.done, "save_error": self._save_error}
+            self._role.line.send("finished", {**self._learner.summary(), **ending})
 
     def _command(self) -> int:
         command = Command(0)
@@ -197,7 +204,8 @@ class Desk:
 
     def _report_saves(self) -> None:
         for outcome in self._saver.poll():
+            self._save_error = "" if outcome.error is None else str(outcome.error)
             if outcome.error is not None:
-                self._role.line.send("save_failed", {"text": str(outcome.error)})
+                self._role.line.send("save_failed", {"text": self._save_error})
             else:
                 self._role.line.send("saved", {"update": outcome.update, "path": str(outcome.path)})

@@ -16,7 +16,7 @@ from typing import Protocol, TextIO
 from whorl.runs.bottleneck import bottleneck
 from whorl.runs.drawing import curve
 from whorl.runs.result import Result
-from whorl.runs.status import RunStatus, duration, number, one_line, rate
+from whorl.runs.status import RunStatus, counted, duration, number, one_line, rate
 
 
 class Console(Protocol):
@@ -107,9 +107,9 @@ def plain_line(status: RunStatus) -> str:
     if status.staleness_max:
         parts.append(f"staleness {status.staleness_mean:.1f} (max {status.staleness_max})")
     if status.restarts:
-        parts.append(f"{status.restarts:,} restarts")
+        parts.append(counted(status.restarts, "restart"))
     if status.failed_saves:
-        parts.append(f"{status.failed_saves:,} failed saves")
+        parts.append(counted(status.failed_saves, "failed save"))
     if status.phase:
         parts.append(one_line(status.phase, 60))
     return " | ".join(parts)
@@ -120,7 +120,7 @@ def summary_lines(status: RunStatus, result: Result, path: Path, ascii_only: boo
     headline = {
         "completed": "Done",
         "stopped": "Stopped",
-        "preempted": "Preempted: saved, and can be resumed",
+        "preempted": "Preempted, saved and resumable",
         "failed": "Failed",
     }[result.status]
     value = number(result.return_mean) if result.return_mean is not None else "-"

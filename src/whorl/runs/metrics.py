@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from whorl.errors import BadInputError
-from whorl.runs.files import os_reason, write_atomic
+from whorl.runs.files import os_reason
 from whorl.types import Array, Arrays
 
 Record = Mapping[str, float | int | bool | None]
@@ -80,16 +80,16 @@ class MetricsWriter:
             self.last_error = f"{self._path}: metrics wait to be written: {os_reason(error)}"
 
     def rewind(self, update: int, env_steps: int) -> None:
-        """Forget the lines of later updates, at a resume from the checkpoint of ``update``."""
+        """Forget the lines of later updates, at a resume from the checkpoint of ``update``. In place, so that it works
+        on a full disk too."""
         del env_steps
         self.flush()
-        kept = [json.dumps(record).encode() + b"\n" for record in _records(self._path) if record["update"] <= update]
+        waiting = [line for line in bytes(self._waiting).splitlines(keepends=True) if _is_kept(line, update)]
+        self._waiting = bytearray(b"".join(waiting))  # where a full disk kept lines back
         try:
-            write_atomic(self._path, b"".join(kept))
-            replaced, self._descriptor = self._descriptor, _open_for_append(self._path)
-            os.close(replaced)
+            os.ftruncate(self._descriptor, _end_of(self._path, update))
         except OSError as error:
-            raise BadInputError(f"{self._path}: cannot rewrite metrics: {os_reason(error)}") from error
+            raise BadInputError(f"{self._path}: cannot cut metrics: {os_reason(error)}") from error
 
     def close(self) -> None:
         """Flush and let go. May be called again."""
@@ -167,6 +167,31 @@ def _open_for_append(path: Path) -> int:
     return descriptor
 
 
+def _end_of(path: Path, update: int) -> int:
+    """Where the lines up to ``update`` end, in bytes. Lines are in the order of their updates."""
+    end = 0
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n") or ((record := _record(line)) is not None and record["update"] > update):
+                break
+            end += len(line)
+    return end
+
+
+def _is_kept(line: bytes, update: int) -> bool:
+    record = _record(line)
+    return record is not None and bool(record["update"] <= update)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """A line's values; None when it is not one of ours."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("update"), int) else None
+
+
 def _records(path: Path) -> Iterator[dict[str, Any]]:
     try:
         file = path.open("rb")
@@ -178,11 +203,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
         for line in file:
             if not line.endswith(b"\n"):
                 return  # still being written, or cut off by a crash
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(record, dict) and isinstance(record.get("update"), int):
+            if (record := _record(line)) is not None:
                 yield record
 
 

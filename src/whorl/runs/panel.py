@@ -20,7 +20,7 @@ from whorl.runs.bottleneck import bottleneck
 from whorl.runs.console import can_draw, summary_lines, write_line
 from whorl.runs.drawing import bar, sparkline
 from whorl.runs.result import Result
-from whorl.runs.status import RunStatus, duration, number, one_line, rate
+from whorl.runs.status import RunStatus, counted, duration, number, one_line, rate
 
 _PHASE_STYLE = {
     "learning": "magenta",
@@ -135,11 +135,11 @@ def _shares(shares: dict[str, float], ascii_only: bool) -> Text:
 
 def _health(status: RunStatus) -> Text:
     text = Text(f"{status.updates:,} updates   staleness {status.staleness_mean:.1f}, max {status.staleness_max}")
-    text.append(f"   {status.restarts:,} restarts", style="yellow" if status.restarts else "default")
+    text.append(f"   {counted(status.restarts, 'restart')}", style="yellow" if status.restarts else "default")
     if status.checkpoint_age_s is not None:
         text.append(f"   saved {duration(status.checkpoint_age_s)} ago", style="default")
     else:
         text.append("   not saved yet", style="bright_black")
     if status.failed_saves:
-        text.append(f"   {status.failed_saves:,} failed saves", style="bold red")
+        text.append(f"   {counted(status.failed_saves, 'failed save')}", style="bold red")
     return text

@@ -72,6 +72,11 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 restart``, ``2 restarts``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def rate(value: float) -> str:
     """A rate in few characters: ``12.3k``."""
     if not math.isfinite(value):

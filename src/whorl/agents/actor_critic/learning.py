@@ -175,6 +175,14 @@ class ActorCriticLearning(ABC):
         self._optimiser.load(leaves_of(arrays, "optimiser/"))
         self._normaliser.load(leaves_of(arrays, "normaliser/"))
 
+    def save_shard(self, shard: int) -> dict[str, Arrays]:
+        """Nothing: every batch is learnt from once and let go."""
+        del shard
+        return {}
+
+    def load_shard(self, shard: int, pieces: Mapping[str, Arrays]) -> None:
+        """Nothing to go on from."""
+
     def _settle(self, sums: Array) -> None:
         """Normalise advantages over the whole batch's valid rows, and say how well values explained returns."""
         rows, advantage, advantage_square, returns, returns_square = (float(s) for s in sums[:5])

@@ -1,6 +1,8 @@
 """Every role in one thread: a role runs until it waits for something that is not there, then the next has its turn.
 
 The order is the plan's, so a run is the same each time, wherever ``run`` is interrupted. Errors come out as they are.
+A role in the middle of long work yields ``waits.BREATH`` now and then: the others have their turn, and whoever called
+``run`` looks at signals.
 """
 
 from __future__ import annotations
@@ -42,7 +44,6 @@ class _Turn:
     line: InlineLine
     clock: InlineClock
     wait: Wait | None = None
-    blocked: bool = True
     blocked_since: float = field(default_factory=time.monotonic)
     ended: bool = False
 
@@ -52,10 +53,14 @@ class InlineEngine:
 
     name = "inline"
 
-    def launch(self, plan: Plan, observer: Observer) -> InlineCluster:
-        """Make the roles; nothing runs before ``run``."""
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that cannot be."""
         plan.check()
         parse_faults(os.environ.get(VARIABLE, ""))
+
+    def launch(self, plan: Plan, observer: Observer) -> InlineCluster:
+        """Make the roles; nothing runs before ``run``."""
+        self.check(plan)
         return InlineCluster(plan, observer)
 
 
@@ -108,27 +113,24 @@ class InlineCluster:
         looked = 0.0
         if self._deliver(until):  # what was sent when the condition held the last time
             return
-        try:
-            while True:
-                now = time.monotonic()
-                if now - looked > _LOOK_EVERY_S:
-                    if until() or now > end or all(turn.ended for turn in self._roles):
-                        return
-                    looked = now
-                turn = self._roles[self._turn]
-                if self._step(turn, now):
-                    self._idle_turns = 0
-                    if self._outbox and self._deliver(until):
-                        return
-                    if turn.ended:
-                        looked = 0.0
-                else:
-                    self._turn = (self._turn + 1) % len(self._roles)
-                    self._idle_turns += 1
-                    if self._idle_turns > len(self._roles):
-                        self._sleep_until_an_expiry(end)
-        finally:
-            self._block(self._roles[self._turn])
+        while True:
+            now = time.monotonic()
+            if now - looked > _LOOK_EVERY_S:
+                if until() or now > end or all(turn.ended for turn in self._roles):
+                    return
+                looked = now
+            turn = self._roles[self._turn]
+            self._turn = (self._turn + 1) % len(self._roles)
+            if self._step(turn, now):
+                self._idle_turns = 0
+                if self._outbox and self._deliver(until):
+                    return
+                if turn.ended:
+                    looked = 0.0
+            else:
+                self._idle_turns += 1
+                if self._idle_turns > len(self._roles):
+                    self._sleep_until_an_expiry(end)
 
     def _step(self, turn: _Turn, now: float) -> bool:
         """Let a role go on to its next wait. False when it cannot."""
@@ -141,29 +143,22 @@ class InlineCluster:
                 if endpoint.ready():
                     break
             else:
-                self._block(turn)
                 if wait.timeout_s is None or now - turn.blocked_since < wait.timeout_s:
                     return False
                 expiry = waits.expired(turn.id, wait, now - turn.blocked_since)
-        if turn.blocked:
-            turn.clock.resume()
-            turn.blocked = False
+        turn.clock.resume()
         try:
             turn.wait = next(turn.generator) if expiry is None else turn.generator.throw(expiry)
         except StopIteration:
             turn.ended = True
-            self._block(turn)
         except Exception:
             turn.ended = True
             self._deliver(lambda: False)  # what it said before it failed
             raise
-        return True
-
-    def _block(self, turn: _Turn) -> None:
-        if not turn.blocked:
+        finally:
             turn.clock.pause()
-            turn.blocked = True
             turn.blocked_since = time.monotonic()
+        return True
 
     def _deliver(self, until: Callable[[], bool]) -> bool:
         """Hand messages to the observer; True when the condition holds."""

@@ -125,7 +125,7 @@ class Hosted:
             if self.spec.torch and cpu_s > ping.cpu_s:  # a long update: busy, and not to be judged by its silence
                 process.ping = None
             else:
-                stopped = " (its process is stopped)" if state in "Tt" else ""
+                stopped = ": its process is stopped" if state in "Tt" else ""
                 return f"did not answer for {now - ping.sent:.1f} s{stopped}"
         return ""
 

@@ -30,7 +30,12 @@ from whorl.engines.wire import decode_body, encode_body
 
 ALWAYS_PRELOADED = ("numpy", "gymnasium", "whorl.types", "whorl.errors", "whorl.engines.local.rolemain")
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Batch systems and terminals send them to everybody; the driver alone decides. The nursery is started with them
+blocked."""
+
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -66,8 +71,6 @@ class Nursery:
 
     def serve(self) -> None:
         """Fork on request and report deaths, until the driver is gone."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # batch systems send it to everybody; the driver decides
         signal.signal(signal.SIGCHLD, _ignore)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         poller = select.poll()
@@ -140,6 +143,8 @@ class Nursery:
                     stream.reconfigure(line_buffering=True)
             faulthandler.enable()
             os.environ.update(request["environ"])
+            kind, index = request["role"]
+            _libc.prctl(_PR_SET_NAME, f"{kind}-{index}".encode())  # what `ps` and `top` show
             _seed_global_generators(f"{request['role']}")
             from whorl.engines.local.rolemain import run_role
 
@@ -190,6 +195,9 @@ def _seed_global_generators(role: str) -> None:
 def main() -> None:
     """``python -m whorl.engines.local.nursery DESCRIPTOR DRIVER_PID MAIN_THREAD``."""
     descriptor, driver, from_main_thread = (int(text) for text in sys.argv[1:4])
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     if from_main_thread:  # the kernel's "parent" is a thread, and another one than the main thread may end early
         die_with_parent(driver)
     nursery = Nursery(socket.socket(fileno=descriptor), driver)

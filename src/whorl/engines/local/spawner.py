@@ -12,11 +12,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import whorl
+from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.engines.local.parcels import send_parcel
 from whorl.engines.wire import decode_body, encode_body
 from whorl.errors import RoleLostError
@@ -55,7 +57,7 @@ class Spawner:
         search = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH", ""))))
         in_main_thread = int(threading.current_thread() is threading.main_thread())
         arguments = [str(theirs.fileno()), str(os.getpid()), str(in_main_thread)]
-        with theirs:
+        with theirs, _stop_signals_blocked():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "whorl.engines.local.nursery", *arguments],
                 pass_fds=[theirs.fileno()],
@@ -134,6 +136,17 @@ class Spawner:
             self._process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(2.0)
+
+
+@contextlib.contextmanager
+def _stop_signals_blocked() -> Iterator[None]:
+    """What is started here inherits the block, and lifts it once it has its own handlers: batch systems send SIGTERM
+    to every process, and one that is still importing would die of it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def describe_exit(status: int) -> str:

@@ -227,7 +227,7 @@ class LocalCluster:
         except RoleLostError as error:
             self._fail(RoleLostError(f"{error}; see {hosted.log_path}" if hosted.log_path else str(error)))
             return
-        _log.warning("%s (incarnation %d) was lost: %s", hosted.id, hosted.incarnation, cause)
+        _log.info("%s (incarnation %d) was lost: %s", hosted.id, hosted.incarnation, cause)
         self._restarts[hosted.id.kind] += 1
         where = max(hosted.page.progress().where, 0)
         hosted.loss = {"kind": hosted.id.kind, "index": hosted.id.index, "where": where, "cause": cause}

@@ -1,0 +1,134 @@
+"""A ring of rows: experience is stored once, as lanes of rows, and transitions are made when they are drawn.
+
+A row's successor in its lane is the next row, and an episode's final observation has a row of its own, so neither
+next observations nor n-step returns are stored: for a drawn row t
+
+    R_t = r_t + g r_(t+1) + ... + g^(m-1) r_(t+m-1),   bootstrapped with g^m V(obs_(t+m))
+
+where m is n, or less where the episode ends or is cut before. A terminated end bootstraps with 0, a truncated one with
+its final observation: they stay two things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whorl.types import Array, Arrays, EnvSpec, Field, Layout, leaves_of
+
+ALWAYS_STORED = ("action", "reward", "terminated", "truncated", "valid")
+
+
+class Transitions(NamedTuple):
+    """A batch of drawn transitions, [N, ...]."""
+
+    observation: Arrays
+    action: Array
+    reward: NDArray[np.float32]
+    """Discounted sum over the m steps."""
+    next_observation: Arrays
+    discount: NDArray[np.float32]
+    """g^m, or 0 where the episode terminated: what the next observation's value is multiplied with."""
+    fields: Arrays
+    """Whatever else was stored with the row."""
+
+
+def row_layout(env: EnvSpec, lanes: int, rows: int, extra: Sequence[Field] = ()) -> Layout:
+    """The arrays of a ring: [rows, lanes, ...]."""
+    return Layout(
+        (
+            *env.observation_fields("obs/", rows, lanes),
+            Field("action", (rows, lanes, *env.action.shape), env.action.dtype),
+            Field("reward", (rows, lanes), "float32"),
+            *(Field(name, (rows, lanes), "bool") for name in ("terminated", "truncated", "valid")),
+            *(Field(field.name, (rows, lanes, *field.shape), field.dtype) for field in extra),
+        )
+    )
+
+
+class RowRing:
+    """The last ``rows`` rows of some lanes. Indices are ``slot * lanes + lane``."""
+
+    def __init__(
+        self, env: EnvSpec, lanes: int, rows: int, n_step: int, discount: float, extra: Sequence[Field] = ()
+    ) -> None:
+        if rows <= n_step:
+            raise ValueError(f"a ring of {rows} rows cannot hold returns over {n_step} steps")
+        self.lanes, self.rows, self.n_step, self.discount = lanes, rows, n_step, discount
+        self.head = 0
+        """Rows written so far, per lane."""
+        layout = row_layout(env, lanes, rows, extra)
+        self._arrays = layout.views(layout.allocate())
+        self._flat = {name: array.reshape(rows * lanes, *array.shape[2:]) for name, array in self._arrays.items()}
+        self._observation = leaves_of(self._flat, "obs/")
+        self._extra = [field.name for field in extra]
+        self._powers = np.power(discount, np.arange(n_step + 1)).astype(np.float32)
+
+    @property
+    def capacity(self) -> int:
+        """Places for rows, over all lanes."""
+        return self.rows * self.lanes
+
+    def insert(self, trajectory: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Append a trajectory's rows. Returns the indices that can be drawn from now on, and those that no longer can
+        (overwritten, or too near the rows that will be)."""
+        count = len(trajectory["reward"])
+        if count + self.n_step >= self.rows:
+            raise ValueError(f"a trajectory of {count} rows does not fit a ring of {self.rows} rows")
+        before = self._drawable(self.head)
+        slots = np.arange(self.head, self.head + count) % self.rows
+        for name, array in self._arrays.items():
+            array[slots] = trajectory[name][:count]
+        self.head += count
+        after = self._drawable(self.head)
+        new = self._indices(max(after.start, before.stop), after.stop)
+        old = self._indices(before.start, min(before.stop, after.start))
+        return new[self._flat["valid"][new]], old
+
+    def _drawable(self, head: int) -> range:
+        """Rows (counted from the beginning) whose whole n-step return is stored."""
+        return range(max(0, head - self.rows), max(0, head - self.n_step))
+
+    def _indices(self, start: int, stop: int) -> NDArray[np.int64]:
+        slots = np.arange(start, max(start, stop)) % self.rows
+        return (slots[:, None] * self.lanes + np.arange(self.lanes)).reshape(-1)
+
+    def take(self, indices: Array) -> Transitions:
+        """The transitions that begin at these indices."""
+        flat, lanes, capacity = self._flat, self.lanes, self.capacity
+        reward = np.zeros(len(indices), np.float32)
+        going_on = np.ones(len(indices), np.bool_)
+        terminated = np.zeros(len(indices), np.bool_)
+        length = np.zeros(len(indices), np.int64)
+        at = indices
+        for step in range(self.n_step):
+            reward += np.where(going_on, self._powers[step] * flat["reward"][at], np.float32(0))
+            length += going_on
+            terminated |= going_on & flat["terminated"][at]
+            going_on = going_on & ~(flat["terminated"][at] | flat["truncated"][at])
+            at = (at + lanes) % capacity
+            going_on &= flat["valid"][at]  # a fault: its row only bootstraps
+        last = (indices + length * lanes) % capacity
+        return Transitions(
+            observation={name: leaf[indices] for name, leaf in self._observation.items()},
+            action=flat["action"][indices],
+            reward=reward,
+            next_observation={name: leaf[last] for name, leaf in self._observation.items()},
+            discount=np.where(terminated, np.float32(0), self._powers[length]),
+            fields={name: flat[name][indices] for name in self._extra},
+        )
+
+    def save(self) -> Arrays:
+        """Everything stored, for a checkpoint."""
+        kept = min(self.head, self.rows)
+        return {"head": np.array(self.head, np.int64), **{f"rows/{k}": a[:kept] for k, a in self._arrays.items()}}
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """The inverse of ``save``."""
+        self.head = int(arrays["head"])
+        kept = min(self.head, self.rows)
+        for name, array in self._arrays.items():
+            array[:kept] = arrays[f"rows/{name}"]

@@ -1,0 +1,152 @@
+"""Small training runs through the public commands, in processes that can be struck from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+SIZE = ("--steps", "6000", "--actors", "2", "--envs-per-actor", "4")
+SMALL = (*SIZE, "--set", "agent.rows=32", "--set", "agent.epochs=2", "--set", "run.checkpoint_every_s=0")
+LOCAL = (*SMALL, "--engine", "local")
+"""25 updates of 8 environments times 32 rows, a checkpoint after each."""
+
+TIME_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The one line on standard error."""
+        assert self.err.startswith("whorl: "), self.err
+        assert self.err.count("\n") == 1, self.err
+        return self.err.strip()
+
+    @property
+    def warnings(self) -> list[str]:
+        return [line for line in self.out.splitlines() if line.startswith("warning: ")]
+
+
+class Command:
+    """A ``whorl`` command in a process (and a process group) of its own. Leaving the context ends it."""
+
+    def __init__(self, *arguments: str | Path, environ: Mapping[str, str] | None = None, prefix: tuple[str, ...] = ()):
+        self._process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "whorl", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(SOURCE), **(environ or {})},
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+
+    def ended(self, timeout_s: float = TIME_LIMIT_S) -> Ended:
+        """Wait for its end."""
+        out, err = self._process.communicate(timeout=timeout_s)
+        return Ended(self._process.returncode, out, err)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def role(self, name: str) -> int:
+        """The pid of a role's process, as soon as there is one."""
+        return until(lambda: role_pids(self.pid).get(name), f"{name} to start")
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+def whorl(*arguments: str | Path, environ: Mapping[str, str] | None = None, prefix: tuple[str, ...] = ()) -> Ended:
+    """Run a command to its end."""
+    with Command(*arguments, environ=environ, prefix=prefix) as command:
+        return command.ended()
+
+
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 30.0) -> Any:
+    """Wait for something true; returns it."""
+    end = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited {timeout_s} s for {what}"
+        time.sleep(0.005)
+    return found
+
+
+def role_pids(driver: int) -> dict[str, int]:
+    """Roles by name: they are the grandchildren of a driver, and each carries its name."""
+    found = {}
+    for nursery in _children(driver):
+        for pid in _children(nursery):
+            with contextlib.suppress(OSError):
+                found[Path(f"/proc/{pid}/comm").read_text().strip()] = pid
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return []
+
+
+def updates_saved(run_dir: Path) -> list[int]:
+    """The updates of the checkpoints there are, in order."""
+    names = [path.name for path in (run_dir / "checkpoints").glob("update-*")]
+    return sorted(int(name.removeprefix("update-").partition(".")[0]) for name in names)
+
+
+def saved(run_dir: Path, update: int) -> None:
+    """Wait for a checkpoint of this update or a later one."""
+    until(lambda: (run_dir / "checkpoints").is_dir() and max(updates_saved(run_dir), default=-1) >= update, "a save")
+
+
+def result_of(run_dir: Path) -> dict[str, Any]:
+    """``result.json``, after seeing that its transitions add up."""
+    result: dict[str, Any] = json.loads((run_dir / "result.json").read_text())
+    counts = result["transitions"]
+    assert counts["collected"] == counts["used"] + counts["dropped"] + counts["lost"] + counts["in_flight"], counts
+    assert min(counts.values()) >= 0, counts
+    return result
+
+
+def metric_updates(run_dir: Path) -> list[int]:
+    """The updates that have a line in ``metrics.jsonl``."""
+    return [json.loads(line)["update"] for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+@contextlib.contextmanager
+def mounted(path: Path, options: str) -> Iterator[Path]:
+    """A file system of its own, in memory."""
+    import pytest
+
+    path.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)

@@ -1,0 +1,86 @@
+"""Transitions drawn from the ring, against a slow walk over the same rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from made_up_rows import AGENT, ENV, MadeUpLane, write_trajectory
+from whorl.replay.rows import RowRing
+
+DISCOUNT = 0.9
+events = st.sampled_from(["step", "step", "step", "end", "fault"])
+scripts = st.lists(st.lists(events, min_size=60, max_size=60), min_size=2, max_size=2)
+
+
+def walk(rows: list[dict], t: int, n: int) -> tuple[float, list[float], float]:
+    """(n-step return, observation to bootstrap from, its discount), by the definition."""
+    total, m = 0.0, 0
+    while m < n:
+        row = rows[t + m]
+        total += DISCOUNT**m * row["reward"]
+        m += 1
+        if row["terminated"]:
+            return total, rows[t + m]["obs"], 0.0
+        if row["truncated"] or not rows[t + m]["valid"]:
+            break
+    return total, rows[t + m]["obs"], DISCOUNT**m
+
+
+@given(scripts, st.integers(1, 4), st.integers(12, 40))
+def test_every_transition_is_what_a_slow_walk_gives(script, n_step, ring_rows):
+    lanes = [MadeUpLane(i, list(script[i])) for i in range(2)]
+    ring = RowRing(ENV, 2, ring_rows, n_step, DISCOUNT, AGENT.fields)
+    history: list[list[dict]] = [[], []]
+    drawable: dict[int, tuple[int, int]] = {}
+    for number in range(8):
+        trajectory = write_trajectory(lanes, number)
+        first_row = len(history[0])
+        for i in range(2):
+            history[i] += [
+                {
+                    "obs": trajectory["obs/obs"][row, i].tolist(),
+                    **{k: trajectory[k][row, i] for k in ("reward", "terminated", "truncated", "valid", "action")},
+                }
+                for row in range(AGENT.rows)
+            ]
+        new, old = ring.insert(trajectory)
+        for index in old.tolist():
+            drawable.pop(index, None)
+        for index in new.tolist():
+            slot, lane = divmod(index, 2)
+            row = max(r for r in range(first_row + AGENT.rows) if r % ring_rows == slot)
+            drawable[index] = (row, lane)
+    wanted = {(r, i) for i in range(2) for r in ring._drawable(ring.head) if history[i][r]["valid"]}
+    assert set(drawable.values()) == wanted
+    indices = np.array(sorted(drawable), np.int64)
+    if not len(indices):
+        return
+    drawn = ring.take(indices)
+    for k, index in enumerate(indices.tolist()):
+        row, lane = drawable[index]
+        total, bootstrap, discount = walk(history[lane], row, n_step)
+        assert drawn.reward[k] == pytest.approx(total, rel=1e-5)
+        assert drawn.next_observation["obs"][k].tolist() == bootstrap
+        assert drawn.discount[k] == pytest.approx(discount)
+        assert drawn.observation["obs"][k].tolist() == history[lane][row]["obs"]
+        assert drawn.action[k] == history[lane][row]["action"]
+
+
+def test_saved_and_loaded_it_draws_the_same():
+    lanes = [MadeUpLane(i, ["step", "end", "step"] * 20) for i in range(2)]
+    ring = RowRing(ENV, 2, 20, 2, DISCOUNT)
+    for number in range(5):
+        new, _ = ring.insert(write_trajectory(lanes, number))
+    other = RowRing(ENV, 2, 20, 2, DISCOUNT)
+    other.load({name: array.copy() for name, array in ring.save().items()})
+    assert other.head == ring.head
+    for one, two in zip(ring.take(new)[1:4:2], other.take(new)[1:4:2], strict=True):
+        assert np.array_equal(one, two) if isinstance(one, np.ndarray) else one.keys() == two.keys()
+
+
+def test_what_cannot_fit_is_refused():
+    with pytest.raises(ValueError, match="3 rows"):
+        RowRing(ENV, 2, 3, 3, DISCOUNT)
