@@ -52,7 +52,7 @@ def run_training(config: Config, run_dir: Path | None, console: bool = True) -> 
 
 def resume_training(run_dir: Path, *, steps: int | None = None, console: bool = True, **changes: Any) -> int:
     """``whorl resume``: returns the exit code. ``changes`` are ``actors``, ``envs_per_actor``, ``learners``,
-    ``engine``; None leaves one as it was."""
+    ``engine`` (None leaves one as it was) and ``stop_return`` (None: do not stop at a return)."""
     return _exit_code(
         _drive(lambda signals: _resumed_session(run_dir, steps, changes, make_console(not console), signals))
     )
@@ -95,12 +95,13 @@ def _resumed_session(
 
 def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -> Config:
     """The stored config with more steps, on another engine, or with its environments shared out differently."""
-    given = {name: value for name, value in changes.items() if value is not None}
+    run = replace(stored.run, stop_return=changes.get("stop_return", stored.run.stop_return))
+    given = {name: value for name, value in changes.items() if value is not None and name != "stop_return"}
     engine = given.pop("engine", stored.engine.name)
     return replace(
         stored,
         resources=_shared_out(stored.resources, given),
-        run=stored.run if steps is None else replace(stored.run, steps=steps),
+        run=run if steps is None else replace(run, steps=steps),
         engine=replace(stored.engine, name=engine),
     )
 

@@ -86,6 +86,12 @@ def natural_number(text: str, option: str) -> int:
     return value
 
 
+def optional_number(text: str, option: str) -> float | None:
+    """A number given to an option of a command, or ``none``."""
+    value: float | None = parse(Kind("number", optional=True), text, option)
+    return value
+
+
 def one_of(text: str, choices: Iterable[Choice], what: str) -> Choice:
     """A choice, or a refusal with the nearest one."""
     names = list(choices)
