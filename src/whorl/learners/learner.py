@@ -51,6 +51,7 @@ class Learner:
         self.exact = True
         self.window = EpisodeWindow()
         self.metrics: dict[str, float] = {}
+        self.shards = job.lane_map.shards_of_learner(rank)
         self._clock = clock
         lane_map = job.lane_map
         self.ledgers = {
@@ -92,7 +93,7 @@ class Learner:
         staleness = self.updates - int(ordered[0]["version"][0])
         yield from self._accept(trajectories, tally)
         self.previous_weights[:] = self.learning.weights()
-        mine = self.job.lane_map.shards_of_learner(self.rank)
+        mine = self.shards
         width = self.job.lane_map.lanes_per_shard
         joined = join_lanes(ordered)
         self.learning.begin(
