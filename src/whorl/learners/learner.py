@@ -11,7 +11,7 @@ Every learner holds the same weights and the same counts; only the ledgers diffe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -129,13 +129,13 @@ class Learner:
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
 
-    def order(self, actor: int, pending: Arrays | None) -> Arrays:
-        """Where this actor's lanes stand, after the trajectory that is still waiting to be learnt, if there is one."""
-        ledger = self.ledgers[actor]
-        if pending is not None:
-            ledger = ledger.copy()
-            ledger.accept(pending)
-        return ledger.order()
+    def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
+        """Where this actor's lanes will stand after the trajectories that are still waiting to be learnt."""
+        ledger = self.ledgers[actor].copy()
+        for trajectory in arrived:
+            if int(trajectory["number"][0]) == ledger.number:
+                ledger.accept(trajectory)
+        return ledger
 
     def record(self) -> dict[str, Any]:
         """This update's line of metrics."""
