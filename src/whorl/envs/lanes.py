@@ -131,7 +131,11 @@ class ScalarLanes:
     def _restore(self, index: int, lane: Lane, state: LaneState) -> None:
         """As the ledger says; where that cannot be, the next episode, and the run is no longer exact."""
         block = self._block
-        if state.observation is None:
+        if state.skip:
+            self.exact = False
+            lane.begin(state.episode + state.skip)
+            block.began(index)
+        elif state.observation is None:
             lane.begin(state.episode)
             block.began(index)
         elif state.ended:
@@ -147,7 +151,7 @@ class ScalarLanes:
             block.began(index)
 
     def _brought_back(self, lane: Lane, state: LaneState) -> bool:
-        if state.skip or (self.spec.restore == "none" and len(state.actions) > 0):
+        if self.spec.restore == "none" and len(state.actions) > 0:
             return False
         if self.spec.restore == "snapshot" and state.snapshot is not None:
             return lane.restore(state.episode, state.snapshot)

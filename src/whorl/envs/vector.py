@@ -188,10 +188,13 @@ class VectorLanes:
     def _settle(self, index: int, state: LaneState, arrived: bool) -> None:
         """After the replay: is each lane where the ledger says, or does it begin another episode?"""
         block = self._block
-        if state.ended and state.observation is not None:
+        if state.skip:
+            self.exact = False
+            self.episodes[index] += state.skip
+        elif state.ended and state.observation is not None:
             block.restore_final(index, state.observation)
             return
-        if state.observation is not None:
+        elif state.observation is not None:
             wanted = block.observation_of(state)
             arrived = arrived and all(
                 mine.tobytes() == np.asarray(there).tobytes()
