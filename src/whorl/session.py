@@ -124,7 +124,11 @@ class Session:
         """Write a checkpoint now, between updates."""
         self._saves.clear()
         self._wish("save", lambda: bool(self._saves))
-        outcome = self._saves[-1] if self._saves else {"text": f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s"}
+        outcome = (
+            self._saves[-1]
+            if self._saves
+            else {"text": f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s"}
+        )
         if "path" not in outcome:
             raise CheckpointError(outcome["text"])
         return Path(outcome["path"])
