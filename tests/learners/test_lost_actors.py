@@ -1,4 +1,4 @@
-"""What the desk tells the replacement of a lost actor: after which trajectory to begin, and which episodes to give up."""
+"""What the desk tells the replacement of a lost actor: after which trajectory to begin, which episodes to give up."""
 
 from __future__ import annotations
 

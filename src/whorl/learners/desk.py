@@ -48,6 +48,8 @@ class Desk:
         folder = learner.job.run_dir / "checkpoints"
         self._saver = BackgroundSaver(CheckpointWriter(folder, run.keep_checkpoints, learner.job.token))
         self._saved_at = time.monotonic()
+        self._stopped = False
+        """All learners agreed to stop at the last boundary, and saved there."""
         self._save_error = ""
         """Why the last save failed; empty when it did not."""
 
@@ -86,6 +88,7 @@ class Desk:
             if command & Command.SAVE:
                 yield from self._save()
             if command & Command.STOP:
+                self._stopped = True
                 return None
             if command & Command.GO_ON:
                 yield from self._collect(leave_on_stop=False)
@@ -175,7 +178,7 @@ class Desk:
 
     def close(self) -> Generator[Wait, None, None]:
         """The run is over here: save, and say how it ended."""
-        if not self._inbox.stop:
+        if not self._stopped:  # a stop may have been heard since by some of the learners, or by none
             yield from self._save()
         if self._is_first:
             self._saver.wait()
