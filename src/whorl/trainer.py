@@ -166,7 +166,12 @@ class Trainer:
     def resume(cls, run_dir: str | Path, *, steps: int | None = None) -> Self:
         """Go on with a run that was stopped."""
         trainer = cls.__new__(cls)
-        trainer._session = _resumed_session(run_dir, steps, {}, make_console(quiet=True))
+        trainer._session = session = _resumed_session(run_dir, steps, {}, make_console(quiet=True))
+        try:
+            session.wait_until_opened()  # from then on it is known how far the run is
+        except BaseException as error:
+            session.finish("failed", error)
+            raise
         return trainer
 
     @property
@@ -210,6 +215,9 @@ class Trainer:
 
     def close(self) -> None:
         """Save, end every process and write the result. Closing twice is fine."""
+        if self._session.failure is not None:  # it was raised already, and there is nobody left to save anything
+            self._session.finish("failed", self._session.failure)
+            return
         try:
             if self._session.finished is None:
                 self._session.stop()

@@ -144,6 +144,7 @@ class Learner:
             "env_steps": self.env_steps,
             "episodes": self.window.episodes,
             "faults": self.faults,
+            "exact": self.exact,
             "return_mean": self.window.return_mean if self.window.episodes else None,
             "length_mean": self.window.length_mean if self.window.episodes else None,
             **self.metrics,
