@@ -52,7 +52,10 @@ class ScalarLanes:
         yield from ()
         for index, (lane, state) in enumerate(zip(self._envs, states, strict=True)):
             self._clock.enter("environment", self._deadline.seconds * (1 + len(state.actions)), lane.index)
+            started_s = time.perf_counter()
             self._restore(index, lane, state)
+            if len(state.actions) == 0:  # a deadline learnt from steps alone would take a slow reset for a hang
+                self._deadline.saw(time.perf_counter() - started_s, steps=0)
         refused = self._block.check(self._envs[0].door, [0.0] * len(self._envs))
         if refused is not None:
             raise self._envs[refused[0]].refusal(refused[1])

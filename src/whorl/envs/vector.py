@@ -78,7 +78,9 @@ class VectorLanes:
         longest = max(len(state.actions) for state in states)
         self._clock.enter("environment", self._deadline.seconds * (1 + longest), self.lanes[0])
         self.episodes = [state.episode for state in states]
+        started_s = time.perf_counter()
         self._form.restart({index: self._seed_of(index) for index in range(len(self.lanes))})
+        self._deadline.saw(time.perf_counter() - started_s, steps=0)  # resets may take much longer than steps
         replayed = [index for index, state in enumerate(states) if self._is_replayed(state)]
         unended = self._replay(states, replayed)
         for index, state in enumerate(states):
