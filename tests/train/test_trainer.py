@@ -43,3 +43,13 @@ def test_a_failed_run_tells_how_far_it_came_and_why_it_failed(tmp_path: Path, en
     assert result.weights_sha256 == ""
     assert result.transitions.used == result.env_steps
     assert result.transitions.balanced
+
+
+def test_an_annealed_learning_rate_begins_whole_and_never_reaches_0(tmp_path: Path) -> None:
+    annealed = {"agent.anneal": "linear", "agent.learning_rate": 1e-3}
+    with trainer(tmp_path / "run", "Pendulum-v1", **annealed) as run:
+        rates = []
+        while not run.done:
+            rates.append(run.step()["learning_rate"])
+    assert rates[0] == 1e-3
+    assert 0 < rates[-1] < 1e-4

@@ -90,6 +90,7 @@ class Learner:
         self._clock.enter("learning")
         ordered = [trajectories[actor] for actor in sorted(trajectories)]
         staleness = self.updates - int(ordered[0]["version"][0])
+        progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
         yield from self._accept(trajectories, tally)
         self.previous_weights[:] = self.learning.weights()
         mine = self.job.lane_map.shards_of_learner(self.rank)
@@ -97,7 +98,7 @@ class Learner:
         joined = join_lanes(ordered)
         self.learning.begin(
             {shard: cut_lanes(joined, i * width, (i + 1) * width) for i, shard in enumerate(mine)},
-            Progress(self.updates, self.env_steps, self.job.config.run.steps),
+            progress,
         )
         for step in self.learning.plan((self.job.config.run.seed, self.updates)):
             parts = [self.learning.contribute(step, shard) for shard in mine]
