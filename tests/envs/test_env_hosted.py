@@ -205,5 +205,5 @@ def test_a_quarantined_state_in_the_ledger_is_skipped_inside_too() -> None:
     spec = probe_env(config).spec
     (state,) = walk_with_ledger(ScalarLanes(config, spec, range(1), 1), np.ones((4, 1), np.int64))
     lanes = ScalarLanes(config, spec, range(1), 1)
-    drain(lanes.start([LaneState(**{**state.__dict__, "skip": True})]))
-    assert lanes.episodes == [1]
+    drain(lanes.start([LaneState(**{**state.__dict__, "skip": 3})]))
+    assert lanes.episodes == [state.episode + 3]

@@ -78,7 +78,7 @@ def test_a_quarantined_lane_is_told_to_begin_anew_once():
     ledger = Ledger(range(2), ENV, AGENT)
     ledger.accept(write_trajectory(lanes, 0))
     ledger.quarantine(1)
-    assert [state.skip for state in unpack_lane_states(ledger.order(), ENV)] == [False, True]
+    assert [state.skip for state in unpack_lane_states(ledger.order(), ENV)] == [0, 1 + AGENT.rows]
     ledger.accept(write_trajectory(lanes, 1))
     assert not ledger.order()["skip"].any()
 

@@ -42,10 +42,11 @@ class Actor:
 
     def begin(self) -> Generator[Wait, None, int]:
         """Wait for the start order, bring the lanes to where it says, and return the number of the next trajectory."""
-        order = yield from self._role.line.expect("start")
-        states = unpack_lane_states(order.body, self._job.env)
-        yield from self._collector.begin(states, leaves_of(order.body, "state/"))
-        return int(order.body["number"][0])
+        while (order := self._listen()) is None:
+            yield Wait((self._role.line.readable,), "the learner's start order")
+        states = unpack_lane_states(order, self._job.env)
+        yield from self._collector.begin(states, leaves_of(order, "state/"))
+        return int(order["number"][0])
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory with the weights as they are."""
@@ -56,11 +57,14 @@ class Actor:
         peers = tuple(RoleId("env", lane) for lane in lanes)
         return Wait((*endpoints, self._role.line.readable), waiting_for, peers)
 
-    def _listen(self) -> None:
-        """Hear which environments' processes were replaced."""
+    def _listen(self) -> Arrays | None:
+        """Hear which environments' processes were replaced, at any time; returns a start order if one comes."""
         while (message := self._role.line.try_receive()) is not None:
+            if message.kind == "start":
+                return message.body
             if message.kind == "lost" and self._hosted is not None:
                 self._hosted.host_lost(message.body["index"], message.body["incarnation"])
+        return None
 
     def __enter__(self) -> Self:
         return self
@@ -68,4 +72,6 @@ class Actor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._envs.close()
+        if self._hosted is None or kind is None or kind is GeneratorExit:
+            self._envs.close()
+        # Else the actor failed and is replaced, and the next one needs the environments' processes.

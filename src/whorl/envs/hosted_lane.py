@@ -75,6 +75,10 @@ class HostedLane:
     def start(self, state: LaneState) -> Conversation:
         """A plain reset, or back to where the ledger says; failing that, the next episode."""
         self.episode = state.episode
+        if state.skip:
+            self.exact = False
+            yield from self._begin(state.episode + state.skip, "first")
+            return
         if state.observation is None:
             yield from self._begin(state.episode, "first")
             return
@@ -84,7 +88,7 @@ class HostedLane:
             self._arrived = {name: np.array(state.observation[name]) for name in self._arrived}
             return
         self._actions, self.snapshot = list(state.actions), state.snapshot
-        if not state.skip and (self.spec.restore != "none" or not self._actions):
+        if self._may_rebuild():
             while True:
                 try:
                     if not (yield from self._rebuild()):

@@ -50,7 +50,7 @@ class HostedLanes:
         lanes: range,
         channels: Sequence[tuple[HostChannel, HostChannel]],
         wait: WaitFactory,
-        listen: Callable[[], None] | None = None,
+        listen: Callable[[], object] | None = None,
         session: int = 0,
     ) -> None:
         self.spec, self.lanes = spec, lanes
