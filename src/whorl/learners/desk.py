@@ -16,11 +16,10 @@ from typing import Any
 from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
 from whorl.learners.inbox import Inbox
 from whorl.learners.learner import Learner
+from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.runs.checkpoint import BackgroundSaver, CheckpointMeta, CheckpointWriter, SaveRequest, load_latest
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
-
-DEATHS_BEFORE_QUARANTINE = 3
 
 
 class Command(IntFlag):
@@ -41,8 +40,8 @@ class Desk:
         self._channels = dict(zip(sorted(learner.ledgers), trajectories, strict=True))
         self._pending: dict[int, Arrays] = {}
         self._inbox = Inbox()
-        self._deaths: Counter[tuple[int, int, int]] = Counter()
         self._handed_over: Counter[int] = Counter()
+        self._quarantine = Quarantine()
         run = learner.job.config.run
         folder = learner.job.run_dir / "checkpoints"
         self._saver = BackgroundSaver(CheckpointWriter(folder, run.keep_checkpoints, learner.job.token))
@@ -70,7 +69,7 @@ class Desk:
     def start_actors(self) -> None:
         """Tell every actor where its lanes stand."""
         for actor in self._channels:
-            self._role.line.send("start", self._learner.order(actor, None), to=RoleId("actor", actor))
+            self._role.line.send("start", self._learner.order(actor, None, self._quarantine), to=RoleId("actor", actor))
 
     def gather(self) -> Generator[Wait, None, dict[int, Arrays] | None]:
         """One trajectory of each actor, or None when the run is to stop here. Saves when it is time."""
@@ -129,15 +128,26 @@ class Desk:
         if actor not in self._pending and (trajectory := self._channels[actor].try_claim()) is not None:
             self._pending[actor] = trajectory
         self._account(actor, int(body["counted"]))
-        ledger = self._learner.ledgers[actor]
-        lane, place = int(body["where"]), (int(body["where"]), self._learner.updates, int(body["counted"]))
-        self._deaths[place] += 1
-        if lane in ledger.lanes and self._deaths[place] >= DEATHS_BEFORE_QUARANTINE:
-            ledger.quarantine(lane)
-            times = f"{DEATHS_BEFORE_QUARANTINE} times at the same step ({body['cause']})"
-            text = f"environment {lane} ended its actor {times}: its episode is given up"
-            self._role.line.send("warning", {"text": text})
-        self._role.line.send("start", self._learner.order(actor, self._pending.get(actor)), to=RoleId("actor", actor))
+        if body["phase"] == "environment":
+            self._blame(actor, body)
+        order = self._learner.order(actor, self._pending.get(actor), self._quarantine)
+        self._role.line.send("start", order, to=RoleId("actor", actor))
+
+    def _blame(self, actor: int, body: dict[str, Any]) -> None:
+        """An actor died inside an environment: the third time at the same step, its episode is given up."""
+        lane = int(body["where"])
+        number = self._learner.ledgers[actor].number + (actor in self._pending)
+        times = self._quarantine.died(lane, number, int(body["counted"]))
+        if not times:
+            return
+        text = (
+            f"the environment of lane {lane} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: its "
+            f"episode is given up, and the run is no longer exact ({body['cause']}); env.hosting=process would keep "
+            "its neighbours out of it"
+        )
+        self._role.line.send("warning", {"text": text})
+        if times == 1:  # not each time: with one that dies of every episode the run must come to an end
+            self._role.line.send("recovered", {"kind": "actor", "index": actor})
 
     def _account(self, actor: int, counted: int) -> None:
         """What the dead actor took (``counted``) and never handed over is lost."""
@@ -153,6 +163,7 @@ class Desk:
             self._handed_over[actor] += env_steps_of(trajectory)
             self._channels[actor].release()
         self._pending = {}
+        self._quarantine.forget_before(self._learner.updates)
 
     def report(self) -> None:
         """One line of metrics, and what became of background saves."""

@@ -20,6 +20,7 @@ from whorl.agents.contract import LearnerSettings, Progress
 from whorl.engines.contract import Clock, Group, Wait
 from whorl.job import Job
 from whorl.learners.ledger import Ledger, cut_saved, join_saved
+from whorl.learners.quarantine import Quarantine
 from whorl.runs.metrics import EpisodeWindow
 from whorl.trajectory.layout import cut_lanes, join_lanes
 from whorl.types import Arrays, Field, Layout, leaves_of
@@ -129,12 +130,16 @@ class Learner:
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
 
-    def order(self, actor: int, pending: Arrays | None) -> Arrays:
-        """Where this actor's lanes stand, after the trajectory that is still waiting to be learnt, if there is one."""
-        ledger = self.ledgers[actor]
+    def order(self, actor: int, pending: Arrays | None, quarantine: Quarantine) -> Arrays:
+        """Where this actor's lanes stand, after the trajectory that is still waiting to be learnt, if there is one,
+        and past the episodes that were given up."""
+        ledger = self.ledgers[actor].copy()
         if pending is not None:
-            ledger = ledger.copy()
             ledger.accept(pending)
+        for lane, times in quarantine.given_up(ledger.number).items():
+            if lane in ledger.lanes:
+                ledger.give_up(lane, times)
+                self.ledgers[actor].exact = False
         return ledger.order()
 
     def record(self) -> dict[str, Any]:

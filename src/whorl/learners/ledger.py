@@ -50,6 +50,7 @@ class Ledger:
         self.exact = True
         self._env = env
         self._discount = agent.discount
+        self._rows = agent.rows
         self._states = [LaneState(lane) for lane in lanes]
         self._actions: list[list[Array]] = [[] for _ in lanes]  # in pieces, joined when somebody asks
         self._recurrent: Arrays = {f.name: np.zeros((len(lanes), *f.shape), f.dtype) for f in agent.state}
@@ -126,9 +127,11 @@ class Ledger:
         self._discounted = running
         return trace
 
-    def quarantine(self, lane: int) -> None:
-        """Begin this lane's next episode instead of stepping its actions again."""
-        self._states[lane - self.lanes.start].skip = True
+    def give_up(self, lane: int, times: int = 1) -> None:
+        """Let the lane begin a later episode: past all that fit into a trajectory, so surely past the deadly one."""
+        state = self._states[lane - self.lanes.start]
+        state.skip = True
+        state.episode += times * self._rows
 
     def copy(self) -> Ledger:
         """A ledger that can go ahead of this one."""
