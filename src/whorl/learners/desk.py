@@ -127,35 +127,36 @@ class Desk:
         """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
         if actor not in self._pending and (trajectory := self._channels[actor].try_claim()) is not None:
             self._pending[actor] = trajectory
-        self._account(actor, int(body["counted"]))
+        lost = self._account(actor, int(body["counted"]))
         if body["phase"] == "environment":
-            self._blame(actor, body)
+            self._blame(actor, int(body["where"]), lost, body["cause"])
         order = self._learner.order(actor, self._pending.get(actor), self._quarantine)
         self._role.line.send("start", order, to=RoleId("actor", actor))
 
-    def _blame(self, actor: int, body: dict[str, Any]) -> None:
-        """An actor died inside an environment: the third time at the same step, its episode is given up."""
-        lane = int(body["where"])
+    def _blame(self, actor: int, lane: int, at: int, cause: str) -> None:
+        """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
+        up."""
         number = self._learner.ledgers[actor].number + (actor in self._pending)
-        times = self._quarantine.died(lane, number, int(body["counted"]))
+        times = self._quarantine.died(lane, number, at)
         if not times:
             return
         text = (
             f"the environment of lane {lane} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: its "
-            f"episode is given up, and the run is no longer exact ({body['cause']}); env.hosting=process would keep "
+            f"episode is given up, and the run is no longer exact ({cause}); env.hosting=process would keep "
             "its neighbours out of it"
         )
         self._role.line.send("warning", {"text": text})
         if times == 1:  # not each time: with one that dies of every episode the run must come to an end
             self._role.line.send("recovered", {"kind": "actor", "index": actor})
 
-    def _account(self, actor: int, counted: int) -> None:
+    def _account(self, actor: int, counted: int) -> int:
         """What the dead actor took (``counted``) and never handed over is lost."""
         lost = counted - self._handed_over.pop(actor, 0)
         if actor in self._pending:
             lost -= env_steps_of(self._pending[actor])
             self._handed_over[actor] = -env_steps_of(self._pending[actor])  # not the replacement's
         self._role.line.send("lost_env_steps", {"env_steps": lost})
+        return lost
 
     def release(self) -> None:
         """Give the slots of the batch back to the actors."""

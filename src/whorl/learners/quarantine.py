@@ -18,10 +18,10 @@ class Quarantine:
         self._deaths: Counter[tuple[int, int, int]] = Counter()
         self._given_up: dict[tuple[int, int], int] = {}
 
-    def died(self, lane: int, number: int, counted: int) -> int:
-        """A lane ended its actor, which had counted so many environment steps, in this trajectory. How often the lane
-        has been given up in it, if this death is one too many; else 0."""
-        place = (lane, number, counted)
+    def died(self, lane: int, number: int, at: int) -> int:
+        """A lane ended its actor ``at`` environment steps into a trajectory. How often the lane has been given up in
+        this trajectory, if this death is one too many; else 0."""
+        place = (lane, number, at)
         self._deaths[place] += 1
         if self._deaths[place] < DEATHS_BEFORE_QUARANTINE:
             return 0
