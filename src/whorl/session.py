@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from whorl.config.layers import dump_toml
-from whorl.engines.contract import Cluster, Message, RoleId
+from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
 from whorl.errors import CheckpointError, WhorlError
 from whorl.job import Job
 from whorl.journal import Journal
-from whorl.policy import TrainedPolicy
+from whorl.policy import TrainedPolicy, newest_policy
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.result import Result, Status
@@ -27,6 +27,14 @@ from whorl.workflows.registry import get_workflow
 FIRST_LEARNER = RoleId("learner", 0)
 UNLIMITED = 2**62
 ANSWER_TIMEOUT_S = 60.0
+
+
+def plan_of(job: Job) -> tuple[Plan, Engine]:
+    """The wiring of a job and the engine to run it; refused here where the machine cannot run it."""
+    plan = get_workflow(job.config.workflow.name).plan(job)
+    engine = make_engine(job.config.engine, job.config.resources)
+    engine.check(plan)
+    return plan, engine
 
 
 class Session:
@@ -43,18 +51,17 @@ class Session:
         """What the learners were asked for and have not answered yet: a restarted one is asked again."""
         self._saves: list[Mapping[str, Any]] = []
         self._weights: Array | None = None
+        self._newest_save: Path | None = None
         self._result: Result | None = None
         self._lock = directory.lock()
         try:
             self.job = replace(job, run_dir=directory.path, token=self._lock.token)
-            plan = get_workflow(self.job.config.workflow.name).plan(self.job)
-            plan.check()
+            plan, engine = plan_of(self.job)
             if write_config:
                 directory.write_config(dump_toml(self.job.config))
             self.journal = Journal(directory, self.job, console)
             for warning in (*job.warnings, *self._lock.warnings):
                 self.journal.warn(warning)
-            engine = make_engine(self.job.config.engine, self.job.config.resources)
             self.cluster: Cluster = engine.launch(plan, self)
         except BaseException:
             self._lock.close()
@@ -76,6 +83,7 @@ class Session:
                 self.journal.record(body)
             case "saved":
                 self._saves.append(body)
+                self._newest_save = Path(body["path"])
                 self.journal.saved(body)
             case "save_failed":
                 self._saves.append(body)
@@ -94,6 +102,15 @@ class Session:
         self.journal.restarted(role, incarnation, cause)
 
     # What the driver wishes -------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Every process has ended."""
+        return self._result is not None
+
+    def open(self) -> None:
+        """Wait for the learner to say where it begins."""
+        self.run(lambda: self._opened)
 
     def allow(self, updates: int) -> None:
         """Let the run go on to this many updates."""
@@ -114,10 +131,6 @@ class Session:
             self.failure = error
             raise
 
-    def wait_until_opened(self) -> None:
-        """Until the learner has started, at update 0 or from a checkpoint."""
-        self.run(lambda: self._opened)
-
     def _ask(self, kind: str) -> None:
         """Send a wish; the first learner decides for all, but none is to wait for slow trajectories meanwhile."""
         for learner in range(1 if kind == "weights" else self.job.lane_map.learners):
@@ -131,7 +144,11 @@ class Session:
         self._wishes.discard(kind)
 
     def save(self) -> Path:
-        """Write a checkpoint now, between updates."""
+        """Write a checkpoint now, between updates; a run that is done has saved itself."""
+        if self.finished is not None:
+            self.check_saved()
+            assert self._newest_save is not None
+            return self._newest_save
         self._saves.clear()
         self._wish("save", lambda: bool(self._saves))
         outcome = (
@@ -157,6 +174,8 @@ class Session:
 
     def policy(self) -> TrainedPolicy:
         """The policy as it is now."""
+        if self.finished is not None:
+            return newest_policy(self.job, self.directory)
         self._weights = None
         self._wish("weights", lambda: self._weights is not None)
         if self._weights is None:

@@ -310,6 +310,10 @@ class Engine(Protocol):
 
     name: str
 
+    def check(self, plan: Plan) -> None:
+        """Refuse what cannot run here (``BadInputError``), before anything is made or started."""
+        ...
+
     def launch(self, plan: Plan, observer: Observer) -> Cluster: ...
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
 from whorl.learners.inbox import Inbox
 from whorl.learners.learner import Learner
-from whorl.runs.checkpoint import BackgroundSaver, CheckpointMeta, CheckpointWriter, SaveRequest, load_latest
+from whorl.learners.saving import Saving
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
 
@@ -44,22 +44,12 @@ class Desk:
         self._inbox = Inbox()
         self._deaths: Counter[tuple[int, int, int]] = Counter()
         self._handed_over: Counter[int] = Counter()
-        run = learner.job.config.run
-        folder = learner.job.run_dir / "checkpoints"
-        self._saver = BackgroundSaver(CheckpointWriter(folder, run.keep_checkpoints, learner.job.token))
+        self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
-        self._stopped = False
-        """All learners agreed to stop at the last boundary, and saved there."""
-        self._save_error = ""
-        """Why the last save failed; empty when it did not."""
 
     def open(self) -> Generator[Wait, None, None]:
         """Go on from the newest checkpoint, where there is one."""
-        checkpoint = load_latest(self._learner.job.run_dir / "checkpoints")
-        warnings: list[str] = []
-        if checkpoint is not None:
-            self._learner.load(checkpoint.arrays, checkpoint.values["state"])
-            warnings = checkpoint.warnings
+        warnings = self._saving.load()
         if self._is_first:
             self._role.line.send(
                 "opened", {"update": self._learner.updates, "warnings": warnings, **self._learner.summary()}
@@ -86,9 +76,10 @@ class Desk:
             yield from self._await_leave()
             command = Command((yield from self._group.broadcast(self._command())))
             if command & Command.SAVE:
-                yield from self._save()
+                asked_for, self._inbox.save = self._inbox.save, False
+                self._saved_at = time.monotonic()
+                yield from self._saving.save(self._read_inbox, wait=asked_for)
             if command & Command.STOP:
-                self._stopped = True
                 return None
             if command & Command.GO_ON:
                 yield from self._collect(leave_on_wish=False)
@@ -174,16 +165,15 @@ class Desk:
         """One line of metrics, and what became of background saves."""
         if self._is_first:
             self._role.line.send("metrics", {**self._learner.record(), "time": time.monotonic()})
-            self._report_saves()
+            self._saving.report()
 
     def close(self) -> Generator[Wait, None, None]:
         """The run is over here: save, and say how it ended."""
-        if not self._stopped:  # a stop may have been heard since by some of the learners, or by none
-            yield from self._save()
+        if self._saving.updates != self._learner.updates:
+            yield from self._saving.save(self._read_inbox, wait=True)
         if self._is_first:
-            self._saver.wait()
-            self._report_saves()
-            ending = {"complete": self._learner.done, "save_error": self._save_error}
+            self._saving.finish()
+            ending = {"complete": self._learner.done, "save_error": self._saving.error}
             self._role.line.send("finished", {**self._learner.summary(), **ending})
 
     def _command(self) -> int:
@@ -196,32 +186,3 @@ class Desk:
         elif self._may_go_on:
             command |= Command.GO_ON
         return int(command)
-
-    def _save(self) -> Generator[Wait, None, None]:
-        """The first learner writes; the others send it their part of the ledger."""
-        asked_for, self._inbox.save = self._inbox.save, False
-        self._saved_at = time.monotonic()
-        if not self._is_first:
-            self._role.line.send("ledger", self._learner.saved_ledger(), to=RoleId("learner", 0))
-            return
-        while len(self._inbox.ledgers) < self._group.size - 1:
-            yield Wait((self._role.line.readable,), "the other learners' ledgers")
-            self._read_inbox()
-        others = [self._inbox.ledgers[rank].body for rank in sorted(self._inbox.ledgers)]
-        self._inbox.ledgers.clear()
-        arrays, counts = self._learner.save([self._learner.saved_ledger(), *others])
-        self._saver.wait()  # for the save before, which had a whole interval to end
-        self._saver.submit(
-            SaveRequest(self._learner.updates, arrays, {"state": counts}, CheckpointMeta(self._learner.env_steps))
-        )
-        if asked_for:
-            self._saver.wait()
-            self._report_saves()
-
-    def _report_saves(self) -> None:
-        for outcome in self._saver.poll():
-            self._save_error = "" if outcome.error is None else str(outcome.error)
-            if outcome.error is not None:
-                self._role.line.send("save_failed", {"text": self._save_error})
-            else:
-                self._role.line.send("saved", {"update": outcome.update, "path": str(outcome.path)})

@@ -51,6 +51,7 @@ class Learner:
         self.exact = True
         self.window = EpisodeWindow()
         self.metrics: dict[str, float] = {}
+        self.shards = job.lane_map.shards_of_learner(rank)
         self._clock = clock
         lane_map = job.lane_map
         self.ledgers = {
@@ -93,7 +94,7 @@ class Learner:
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
         yield from self._accept(trajectories, tally)
         self.previous_weights[:] = self.learning.weights()
-        mine = self.job.lane_map.shards_of_learner(self.rank)
+        mine = self.shards
         width = self.job.lane_map.lanes_per_shard
         joined = join_lanes(ordered)
         self.learning.begin(
