@@ -48,7 +48,6 @@ def test_a_save_does_not_wait_for_slow_trajectories(tmp_path: Path) -> None:
         engine="local",
         set=slow,
     ) as trainer:
-        trainer._session.wait_until_opened()
         trainer._session.allow(10)
         started = time.monotonic()
         path = trainer.save()
