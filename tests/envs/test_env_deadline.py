@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from env_helpers import drain
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
-from env_helpers import drain
 from whorl.config.schema import EnvConfig
 from whorl.envs.contract import LaneState
 from whorl.envs.lanes import ScalarLanes

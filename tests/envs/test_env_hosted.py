@@ -37,7 +37,7 @@ class Hosts:
         self.client = self.connect()
 
     def connect(self, session: int = 0) -> HostedLanes:
-        return HostedLanes(self.spec, self.lanes, self.channels, self.run_once, self.listen, session)
+        return HostedLanes(self.spec, self.lanes, self.channels, self.run_once, self.listen, session=session)
 
     def replace(self, lane: int) -> None:
         """As after a kill: the environment is gone, the channels are not."""

@@ -16,11 +16,10 @@ from typing import Any
 from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
 from whorl.learners.inbox import Inbox
 from whorl.learners.learner import Learner
+from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.learners.saving import Saving
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
-
-DEATHS_BEFORE_QUARANTINE = 3
 
 
 class Command(IntFlag):
@@ -42,8 +41,8 @@ class Desk:
         self._arrived: dict[int, deque[Arrays]] = {actor: deque() for actor in self._channels}
         """Claimed and not yet learnt from; an actor may be a trajectory ahead of the others."""
         self._inbox = Inbox()
-        self._deaths: Counter[tuple[int, int, int]] = Counter()
         self._handed_over: Counter[int] = Counter()
+        self._quarantine = Quarantine()
         self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
 
@@ -135,17 +134,27 @@ class Desk:
         self._claim(actor)
         lost = self._account(actor, int(body["counted"]))
         ledger = self._learner.ledger_after(actor, self._arrived[actor])
-        lane = int(body["where"])
-        place = (lane, ledger.number, lost)
-        self._deaths[place] += 1
-        if lane in ledger.lanes and self._deaths[place] == DEATHS_BEFORE_QUARANTINE:
-            times = f"{DEATHS_BEFORE_QUARANTINE} times at the same step ({body['cause']})"
-            text = f"environment {lane} ended its actor {times}: its episode is given up"
-            self._role.line.send("warning", {"text": text})
-        for (where, number, _), deaths in self._deaths.items():
-            if where in ledger.lanes and number == ledger.number and deaths >= DEATHS_BEFORE_QUARANTINE:
-                ledger.quarantine(where)
+        if body["phase"] == "environment":
+            self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
+        for lane, times in self._quarantine.given_up(ledger.number).items():
+            if lane in ledger.lanes:
+                ledger.give_up(lane, times)
         self._role.line.send("start", ledger.order(), to=RoleId("actor", actor))
+
+    def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
+        """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
+        up."""
+        times = self._quarantine.died(lane, number, at)
+        if not times:
+            return
+        text = (
+            f"the environment of lane {lane} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: its "
+            f"episode is given up, and the run is no longer exact ({cause}); env.hosting=process would keep "
+            "its neighbours out of it"
+        )
+        self._role.line.send("warning", {"text": text})
+        if times == 1:  # not each time: with one that dies of every episode the run must come to an end
+            self._role.line.send("recovered", {"kind": "actor", "index": actor})
 
     def _account(self, actor: int, counted: int) -> int:
         """What the dead actor took (``counted``) and never handed over is lost."""
@@ -160,6 +169,7 @@ class Desk:
         for actor, arrived in self._arrived.items():
             self._handed_over[actor] += env_steps_of(arrived.popleft())
             self._channels[actor].release()
+        self._quarantine.forget_before(self._learner.updates)
 
     def report(self) -> None:
         """One line of metrics, and what became of background saves."""

@@ -127,10 +127,10 @@ class Ledger:
         self._discounted = running
         return trace
 
-    def quarantine(self, lane: int) -> None:
+    def give_up(self, lane: int, times: int = 1) -> None:
         """Have this lane begin another episode instead of stepping its actions again. The deadly one may be any that
         began within the trajectory that was lost, so as many are left out as could begin in its rows."""
-        self._states[lane - self.lanes.start].skip = 1 + self._rows
+        self._states[lane - self.lanes.start].skip = times * (1 + self._rows)
 
     def copy(self) -> Ledger:
         """A ledger that can go ahead of this one."""
