@@ -74,6 +74,7 @@ class Journal:
         history = _returns_of(self.directory) if is_first and self.updates else self._history
         self._history = [entry for entry in history if entry[0] <= self.env_steps]
         self._records_since_open = 0
+        self._recent.clear()
         for text in body["warnings"]:
             self.warn(text)
 
@@ -132,11 +133,11 @@ class Journal:
             env=config.env.id,
             workflow=config.workflow.name,
             engine=config.engine.name,
-            exact=bool(self._opened.get("exact", True)),
+            exact=bool(self._so_far().get("exact", True)),
             env_steps=self.env_steps,
             total_env_steps=config.run.steps,
             updates=self.updates,
-            episodes=int(self.last.get("episodes", self._opened.get("episodes", 0))),
+            episodes=int(self._so_far().get("episodes", 0)),
             resumed_at_env_steps=self._env_steps_at_start or 0,
             elapsed_s=time.monotonic() - self._started,
             env_steps_per_s=self._rate(1),
@@ -159,7 +160,7 @@ class Journal:
         self, status: Status, finished: Mapping[str, Any] | None, cluster: Cluster | None, error: str | None = None
     ) -> Result:
         """Write ``result.json`` and show the end."""
-        summary = {**self._opened, **(finished or {})}
+        summary = finished or self._so_far()
         config = self._job.config
         result = Result(
             status=status,
@@ -199,6 +200,10 @@ class Journal:
             self._console.finish(self.status(cluster), result, self.directory.path)
         self._console.close()
         return result
+
+    def _so_far(self) -> Mapping[str, Any]:
+        """What is known of a run that has not finished: its newest update, or where it was opened."""
+        return {**self.last, "updates": self.updates} if self._records_since_open else self._opened
 
     def _rate(self, column: int) -> float:
         if len(self._recent) < 2:

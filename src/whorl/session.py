@@ -43,6 +43,8 @@ class Session:
     def __init__(self, job: Job, directory: RunDirectory, console: Console, *, write_config: bool) -> None:
         self.directory = directory
         self.finished: Mapping[str, Any] | None = None
+        self.failure: BaseException | None = None
+        """What ended the cluster for good: nothing can be asked of it any more."""
         self._opened = False
         self._limit = 0
         self._wishes: set[str] = set()
@@ -123,7 +125,11 @@ class Session:
             self.journal.show(self.cluster)
             return until() or self.finished is not None
 
-        self.cluster.run(enough, timeout_s)
+        try:
+            self.cluster.run(enough, timeout_s)
+        except BaseException as error:
+            self.failure = error
+            raise
 
     def _ask(self, kind: str) -> None:
         """Send a wish; the first learner decides for all, the others need to know only of the end."""

@@ -244,6 +244,9 @@ class Trainer:
         """Save, end every process and write the result. Closing twice is fine."""
         if self._session.closed:
             return
+        if self._session.failure is not None:  # it was raised already, and there is nobody left to save anything
+            self._session.finish("failed", self._session.failure)
+            return
         try:
             if self._session.finished is None:
                 self._session.stop()
