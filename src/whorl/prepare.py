@@ -5,6 +5,7 @@ Everything that can be refused is refused here, before any process starts.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import gymnasium
@@ -16,6 +17,7 @@ from whorl.envs.probe import EnvProbe, probe_env
 from whorl.envs.registry import find_env
 from whorl.errors import ConfigError
 from whorl.job import Job
+from whorl.runs.tensorboard import require_tensorboard
 from whorl.trajectory.lanes import LaneMap
 from whorl.workflows.registry import get_workflow
 
@@ -39,6 +41,23 @@ def prepare(config: Config) -> Job:
         hosted=hosted,
         warnings=(probe.warning,) if probe.warning else (),
     )
+
+
+def check_machine(config: Config) -> None:
+    """Refuse what this machine lacks to train with (a trained policy acts without it)."""
+    if config.run.tensorboard:
+        require_tensorboard()
+    device = config.resources.device
+    if device == "cpu":
+        return
+    if not re.fullmatch(r"cuda(:\d+)?", device):
+        raise ConfigError(f"resources.device: expected cpu, cuda or cuda:N; got {device!r}")
+    import torch
+
+    count = torch.cuda.device_count()
+    if int(device.partition(":")[2] or 0) >= count:
+        found = f"{count} GPU{'s' * (count > 1)}" if count else "no GPU"
+        raise ConfigError(f"resources.device: there is no {device}, PyTorch sees {found} here; use --device cpu")
 
 
 def _look_at(config: Config) -> EnvProbe:

@@ -21,12 +21,11 @@ from whorl.config.toml import load_toml
 from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, ConfigError, WhorlError
 from whorl.evaluate import Evaluation, evaluate
 from whorl.policy import TrainedPolicy, newest_policy
-from whorl.prepare import prepare
+from whorl.prepare import check_machine, prepare
 from whorl.resolve import config_from_keywords
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.run import Run
-from whorl.runs.tensorboard import require_tensorboard
 from whorl.session import UNLIMITED, Session, plan_of
 from whorl.signals import StopSignals
 
@@ -63,8 +62,7 @@ def _new_session(
 ) -> Session:
     """Whatever can be refused is refused before the run directory is made."""
     job = prepare(config)
-    if config.run.tensorboard:
-        require_tensorboard()
+    check_machine(config)
     plan_of(job)
     if signals is not None:
         signals.hold()
@@ -84,6 +82,7 @@ def _resumed_session(
     config = resumed_config(stored, steps, changes)
     changed = difference(stored, config)
     job = prepare(config)
+    check_machine(config)
     if signals is not None:
         signals.hold()
     # A changed config is kept, so that the next resume needs no flags to go on with it.

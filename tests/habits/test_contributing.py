@@ -1,12 +1,16 @@
 """The examples of CONTRIBUTING are complete: they run."""
 
+import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pytest
 
 from whorl.agents.contract import LearnerSettings, Progress
 from whorl.types import ActionSpec, EnvSpec, ObservationLeaf
@@ -57,7 +61,7 @@ def test_the_agent_learns_what_pays() -> None:
                     view[:] = sum(part[name] for part in parts)
                 learning.apply(step, total)
             assert learning.finish() == {"learnt_rows": lanes}
-        weights.append(learning.save()["w"])
+        weights.append(learning.save()["weights/w"])
         views = learning.spec.weights.views(learning.weights())
         assert policy.act(views, {"obs": np.ones((1, 1))}, {}, np.zeros(1, bool), None).actions.tolist() == [1]
         assert names["probabilities"](views["w"], np.ones((1, 1)))[0, 1] > 0.9
@@ -78,3 +82,47 @@ def test_the_plan_is_wired() -> None:
     plan = example("# one counter")["plan"](3)
     plan.check()
     assert [str(role.id) for role in plan.roles] == ["counter-0", "adder-0"]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    """The examples as an installed package would be: modules, and entry points that name them."""
+    package = tmp_path / "site" / "lab"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    for name in ("envs", "agents"):
+        (code,) = re.findall(rf"^```python\n(# lab/{name}\.py\n.*?)^```", TEXT, re.S | re.M)
+        (package / f"{name}.py").write_text(code)
+    about = tmp_path / "site" / "lab-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
+    points = re.findall(r'^```toml\n\[project\.entry-points\."(whorl\.\w+)"\]\n(.*?)^```', TEXT, re.S | re.M)
+    (about / "entry_points.txt").write_text("".join(f"[{group}]\n{text}" for group, text in points).replace('"', ""))
+    return tmp_path
+
+
+def whorl(lab: Path, *arguments: str) -> str:
+    source = str(Path(__file__).parents[2] / "src")
+    path = os.pathsep.join([str(lab / "site"), source])
+    command = [sys.executable, "-m", "whorl", *arguments]
+    done = subprocess.run(
+        command, cwd=lab, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def test_a_package_plugs_its_environment_and_its_agent_in(lab: Path) -> None:
+    report = whorl(lab, "check-env", "Drift-v0")
+    assert report.startswith("Drift-v0: good\n")
+    assert "restore        snapshot (tried)" in report
+    assert "reinforce  REINFORCE with a linear policy\n" in whorl(lab, "list", "agents")
+    hashes = set()
+    for engine, actors in (("inline", "1"), ("local", "2")):
+        where = ["--engine", engine, "--actors", actors, "--envs-per-actor", str(4 // int(actors)), "--run-dir", engine]
+        whorl(lab, "train", "reinforce", "Drift-v0", "--steps", "3000", "--quiet", *where)
+        result = json.loads((lab / engine / "result.json").read_text())
+        assert (result["status"], result["exact"]) == ("completed", True)
+        hashes.add(result["weights_sha256"])
+    assert len(hashes) == 1
+    assert whorl(lab, "eval", "inline", "--episodes", "2").startswith("2 episodes: ")

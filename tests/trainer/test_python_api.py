@@ -179,3 +179,13 @@ def test_loading_what_is_no_run(tmp_path: Path) -> None:
         whorl.load(tmp_path / "nowhere")
     with pytest.raises(BadInputError, match="no such run directory"):
         whorl.Trainer.resume(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [("gpu", "expected cpu, cuda or cuda:N; got 'gpu'"), ("cuda:99", "there is no cuda:99, PyTorch sees ")],
+)
+def test_a_device_that_is_not_there_is_refused(tmp_path: Path, device: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^resources.device: {message}"):
+        whorl.train("ppo", "CartPole-v1", run_dir=tmp_path / "run", device=device)
+    assert not (tmp_path / "run").exists()

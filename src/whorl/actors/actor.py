@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -62,7 +62,9 @@ class Actor:
         """In the log, and to the user: the first fault, and whenever there are twice as many."""
         count, latest = self._envs.fault_count, list(self._envs.faults)
         self._tells_of_faults_at = 2 * count
-        print(f"{count} environment faults so far, the latest:", *latest, sep="\n  ", file=sys.stderr, flush=True)
+        # Not printed: on the inline engine the user's terminal would be the log.
+        with contextlib.suppress(OSError), (self._job.run_dir / "logs" / f"{self._role.id}.log").open("a") as log:
+            print(f"{count} environment faults so far, the latest:", *latest, sep="\n  ", file=log)
         times = "a fault" if count == 1 else f"{count} faults"
         text = f"{self._role.id} met {times} of its environments, which were made anew; the last: {latest[-1]}"
         self._role.line.send("warning", {"text": text})

@@ -7,6 +7,7 @@ so that help stays quick.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -42,7 +43,10 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        arguments = sys.argv[1:]
+        _find_modules_here()
+    arguments = list(arguments)
     # Before numpy is imported: one thread for its small products, as every process of the local engine has.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
@@ -63,6 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, WhorlError):
             return _complain(f"error: {error}", error.exit_code)
         return _complain(f"error: unexpected {type(error).__name__}: {error}; run again with --debug", EXIT_FAILED)
+
+
+def _find_modules_here() -> None:
+    """Let ``whorl train ppo my_envs:Env-v0`` find my_envs.py in the working directory, behind all that is installed."""
+    with contextlib.suppress(OSError):
+        here = os.getcwd()  # noqa: PTH109 (pathlib would slow down --help)
+        if here not in sys.path and "" not in sys.path:
+            sys.path.append(here)
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from whorl.config.schema import EnvConfig
+from whorl.envs.containment import last_line
 from whorl.envs.probe import EnvProbe
 from whorl.envs.spec_json import spec_from_json, spec_to_json
 from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, WhorlError
@@ -212,6 +213,8 @@ def _main() -> None:
             say({"report": examine(config, stage)})
     except WhorlError as error:
         say({"error": str(error), "kind": type(error).__name__})
+    except Exception as error:
+        say({"error": f"{config.id}: {last_line(error)}", "kind": EnvironmentFault.__name__})
     lines.close()
     os._exit(0)  # threads and children that the environment left behind must not keep us
 

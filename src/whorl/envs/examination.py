@@ -12,7 +12,7 @@ from typing import Any
 
 from whorl.config.schema import EnvConfig
 from whorl.envs import cartpole, gym_vector
-from whorl.envs.containment import CONTAINED, current_directory, last_line
+from whorl.envs.containment import CONTAINED, close_quietly, current_directory, last_line
 from whorl.envs.door import action_door
 from whorl.envs.lane import Refused, StepRaised
 from whorl.envs.probe import check_leaves, check_reward_is_finite, plain_spec, probe_lane, snapshot_works
@@ -173,8 +173,20 @@ def _determinism(config: EnvConfig, spec: EnvSpec, findings: list[dict[str, str]
         mend = "take all randomness from self.np_random, seeded by reset(seed=...); else set env.restore to none"
         findings.append(_finding("the same seed and actions lead elsewhere", f"env step {step} of an episode", mend))
     say("saving and bringing back its state")
-    restore = "snapshot" if snapshot_works(config, spec) else "replay" if deterministic else "none"
+    works = snapshot_works(config, spec)
+    if not works and _offers_state(config):
+        mend = "let get_state return bytes that set_state brings back; or leave both out, and episodes are stepped again"
+        findings.append(_finding("the state it saves does not lead to the same future", "get_state, set_state", mend))
+    restore = "snapshot" if works else "replay" if deterministic else "none"
     return {"deterministic": deterministic, "seeds_matter": once != other, "restore": f"{restore} (tried)"}
+
+
+def _offers_state(config: EnvConfig) -> bool:
+    env = make_env(config.id, config.kwargs)
+    try:
+        return all(callable(getattr(env.unwrapped, name, None)) for name in ("get_state", "set_state"))
+    finally:
+        close_quietly(env)
 
 
 def _trajectory(config: EnvConfig, spec: EnvSpec, lane_index: int) -> list[bytes]:

@@ -150,6 +150,8 @@ class Lane:
             if is_users_interrupt(error):
                 raise
             return None
+        if not isinstance(state, bytes | bytearray | memoryview):
+            return None
         return _SNAPSHOT_HEADER.pack(self.episode_steps, _elapsed(self._env)) + bytes(state)
 
     def restore(self, episode: int, snapshot: bytes) -> bool:

@@ -153,7 +153,7 @@ def _label(returns: Any, speed: Any, groups: Sequence[Group]) -> None:
     speed.set_ylabel("env steps/s")
     speed.set_xlabel("environment steps")
     if speed.lines:
-        speed.set_ylim(0, 1.15 * max(float(np.max(line.get_ydata())) for line in speed.lines) or 1.0)
+        speed.set_ylim(0, 1.1 * float(speed.dataLim.y1) or 1.0)
     speed.xaxis.set_major_formatter(EngFormatter(sep=""))
     speed.yaxis.set_major_formatter(EngFormatter(sep=""))
     speed.yaxis.set_major_locator(MaxNLocator(4))
