@@ -26,7 +26,8 @@ from whorl.workflows.registry import get_workflow
 
 FIRST_LEARNER = RoleId("learner", 0)
 UNLIMITED = 2**62
-ANSWER_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 600.0
+"""An update under way is finished first, and may take long."""
 
 
 def plan_of(job: Job) -> tuple[Plan, Engine]:

@@ -51,6 +51,9 @@ class AgentSpec:
     staleness: Literal["strict", "correctable", "any"] = "strict"
     replay: Literal["none", "uniform", "prioritised"] = "none"
     discount: float = 0.99
+    wants_discounted_return: bool = False
+    """Trajectories come with ``discounted_return`` [T, B]: each lane's running discounted sum of rewards within its
+    episode, which reward normalisation needs and a single trajectory does not hold."""
     acting: Literal["numpy", "torch"] = "numpy"
     """Chosen by the network, never by the engine: their results differ in the last bit."""
 

@@ -14,6 +14,7 @@ from enum import IntFlag
 from typing import Any
 
 from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
+from whorl.errors import CheckpointError
 from whorl.learners.inbox import Inbox
 from whorl.learners.learner import Learner
 from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
@@ -41,7 +42,8 @@ class Desk:
         self._arrived: dict[int, deque[Arrays]] = {actor: deque() for actor in self._channels}
         """Claimed and not yet learnt from; an actor may be a trajectory ahead of the others."""
         self._inbox = Inbox()
-        self._handed_over: Counter[int] = Counter()
+        self._handed_over: Counter[tuple[int, int]] = Counter()
+        """Environment steps by actor and incarnation."""
         self._quarantine = Quarantine()
         self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
@@ -53,7 +55,12 @@ class Desk:
             self._role.line.send(
                 "opened", {"update": self._learner.updates, "warnings": warnings, **self._learner.summary()}
             )
-        yield from self._group.barrier()
+        update = yield from self._group.broadcast(self._learner.updates)
+        if update != self._learner.updates:
+            raise CheckpointError(
+                f"learner {self._learner.rank} found the checkpoint of update {self._learner.updates} and the first "
+                f"learner that of update {update}: does every process see the same run directory?"
+            )
 
     @property
     def _is_first(self) -> bool:
@@ -115,8 +122,10 @@ class Desk:
         channel, arrived = self._channels[actor], self._arrived[actor]
         while (trajectory := channel.try_claim()) is not None:
             arrived.append(trajectory)
+            self._handed_over[_writer_of(actor, trajectory)] += env_steps_of(trajectory)
         while arrived and int(arrived[0]["number"][0]) < self._learner.ledgers[actor].number:
-            arrived.popleft()
+            past = arrived.popleft()
+            self._role.line.send("lost_env_steps", {"env_steps": env_steps_of(past)})
             channel.release()
         return bool(arrived)
 
@@ -132,7 +141,8 @@ class Desk:
     def _replace(self, actor: int, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
         self._claim(actor)
-        lost = self._account(actor, int(body["counted"]))
+        lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
+        self._role.line.send("lost_env_steps", {"env_steps": lost})
         ledger = self._learner.ledger_after(actor, self._arrived[actor])
         if body["phase"] == "environment":
             self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
@@ -156,18 +166,10 @@ class Desk:
         if times == 1:  # not each time: with one that dies of every episode the run must come to an end
             self._role.line.send("recovered", {"kind": "actor", "index": actor})
 
-    def _account(self, actor: int, counted: int) -> int:
-        """What the dead actor took (``counted``) and never handed over is lost."""
-        waiting = sum(env_steps_of(trajectory) for trajectory in self._arrived[actor])
-        lost = counted - self._handed_over.pop(actor, 0) - waiting
-        self._handed_over[actor] = -waiting  # not the replacement's
-        self._role.line.send("lost_env_steps", {"env_steps": lost})
-        return lost
-
     def release(self) -> None:
         """Give the slots of the batch back to the actors."""
         for actor, arrived in self._arrived.items():
-            self._handed_over[actor] += env_steps_of(arrived.popleft())
+            arrived.popleft()
             self._channels[actor].release()
         self._quarantine.forget_before(self._learner.updates)
 
@@ -196,3 +198,7 @@ class Desk:
         elif self._may_go_on:
             command |= Command.GO_ON
         return int(command)
+
+
+def _writer_of(actor: int, trajectory: Arrays) -> tuple[int, int]:
+    return actor, int(trajectory["incarnation"][0])

@@ -89,14 +89,13 @@ class Learner:
     ) -> Generator[Wait, None, None]:
         """Learn from one trajectory of each of this learner's actors, in step with the other learners."""
         self._clock.enter("learning")
-        ordered = [trajectories[actor] for actor in sorted(trajectories)]
-        staleness = self.updates - int(ordered[0]["version"][0])
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
-        yield from self._accept(trajectories, tally)
+        accepted = yield from self._accept(trajectories, tally)
+        staleness = self.updates - int(accepted[0]["version"][0])
         self.previous_weights[:] = self.learning.weights()
         mine = self.shards
         width = self.job.lane_map.lanes_per_shard
-        joined = join_lanes(ordered)
+        joined = join_lanes(accepted)
         self.learning.begin(
             {shard: cut_lanes(joined, i * width, (i + 1) * width) for i, shard in enumerate(mine)},
             progress,
@@ -109,13 +108,17 @@ class Learner:
         self.updates += 1
         self._clock.enter("other")
 
-    def _accept(self, trajectories: Mapping[int, Arrays], tally: Group) -> Generator[Wait, None, None]:
-        """Move the ledgers on, and exchange counts and finished episodes."""
+    def _accept(self, trajectories: Mapping[int, Arrays], tally: Group) -> Generator[Wait, None, list[Arrays]]:
+        """Move the ledgers on, and exchange counts and finished episodes. Returns the trajectories in lane order, with
+        what only the ledgers know."""
+        enriched: list[Arrays] = []
         self._tally_buffer[:] = 0
         mine = self._tally.views(self._tally_buffer)
-        for actor, trajectory in trajectories.items():
+        for actor, trajectory in sorted(trajectories.items()):
             accepted = self.ledgers[actor].accept(trajectory)
-            trajectory["discounted_return"] = accepted.discounted_return
+            enriched.append(trajectory)
+            if accepted.discounted_return is not None:
+                enriched[-1] = {**trajectory, "discounted_return": accepted.discounted_return}
             mine["env_steps"] += accepted.env_steps
             mine["faults"] += accepted.faults
             mine["inexact"] += not self.ledgers[actor].exact
@@ -130,6 +133,7 @@ class Learner:
         at = np.nonzero(total["ended"])
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
+        return enriched
 
     def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
         """Where this actor's lanes will stand after the trajectories that are still waiting to be learnt."""

@@ -42,6 +42,7 @@ def build_spec(config: ActorCriticConfig, env: EnvSpec) -> AgentSpec:
         noise_width=network.head.noise_width,
         rows=config.rows,
         discount=config.discount,
+        wants_discounted_return=config.normalise_rewards or config.normalise_observations,
         acting=network.acting,
     )
 
