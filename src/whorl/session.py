@@ -135,8 +135,8 @@ class Session:
             raise
 
     def _ask(self, kind: str) -> None:
-        """Send a wish; the first learner decides for all, the others need to know only of the end."""
-        for learner in range(self.job.lane_map.learners if kind == "stop" else 1):
+        """Send a wish; the first learner decides for all, but none is to wait for slow trajectories meanwhile."""
+        for learner in range(1 if kind == "weights" else self.job.lane_map.learners):
             self.cluster.send(RoleId("learner", learner), kind)
 
     def _wish(self, kind: str, answered: Callable[[], bool]) -> None:

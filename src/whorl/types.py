@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -49,7 +50,7 @@ class Layout:
         if len(set(names)) != len(names):
             raise ValueError(f"a layout names a field twice: {names}")
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Where each field starts, in bytes."""
         offsets, position = [], 0
@@ -58,7 +59,7 @@ class Layout:
             position += -(-field.size_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
         return tuple(offsets)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """The whole buffer's size, padding included."""
         return sum(-(-field.size_bytes // _ALIGN_BYTES) * _ALIGN_BYTES for field in self.fields)

@@ -10,6 +10,7 @@ import pytest
 
 import whorl
 from whorl.engines.contract import RoleId
+from whorl.session import Session
 
 HOSTED = {
     "agent.rows": 16,
@@ -33,7 +34,8 @@ def test_the_environments_outlive_an_actor_that_raises(tmp_path: Path, monkeypat
         assert run._session.cluster.restarts == {"learner": 0, "actor": 1, "env": 0}
 
 
-def test_an_environment_may_be_lost_before_its_actor_has_begun(tmp_path: Path) -> None:
+def test_an_environment_may_be_lost_before_its_actor_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "open", lambda _: None)  # the learner is still importing torch
     with trainer(tmp_path / "run") as run:
         os.kill(run._session.cluster.pids[RoleId("env", 1)], signal.SIGKILL)  # type: ignore[attr-defined]
         run.step(10**9)

@@ -188,7 +188,7 @@ def add(role: Role, group: Group) -> RoleGenerator:
     totals = []
     for _ in range(5):
         mine = [brought(group.rank * per_member + offset) for offset in range(per_member)]
-        totals.append((yield from group.sum(mine)))
+        totals.append((yield from group.sum(mine)).copy())
     yield from group.barrier()
     value = yield from group.broadcast(77 if group.rank == 0 else -1)
     same = all(np.array_equal(total, totals[0]) for total in totals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,22 @@ def test_a_stop_that_comes_when_the_last_update_has_been_agreed_on(
     checkpoint = load_latest(trainer.path / "checkpoints")
     assert checkpoint is not None
     assert checkpoint.update == 3
+
+
+def test_a_save_does_not_wait_for_slow_trajectories(tmp_path: Path) -> None:
+    slow = {**SMALL, "env.kwargs.step_time_s": 0.3, "env.hosting": "inside", "resources.shards": 2, "agent.rows": 40}
+    with whorl.Trainer(
+        "ppo",
+        "whorl/Slow-v0",
+        run_dir=tmp_path / "run",
+        actors=2,
+        envs_per_actor=1,
+        learners=2,
+        engine="local",
+        set=slow,
+    ) as trainer:
+        trainer._session.allow(10)
+        started = time.monotonic()
+        path = trainer.save()
+        assert time.monotonic() - started < 6  # a trajectory takes 12 s
+    assert path.is_dir()

@@ -136,7 +136,8 @@ class Group(Protocol):
 
     def sum(self, buffers: Sequence[Array]) -> Generator[Wait, None, Array]:
         """The total over all members' buffers: member 0's in order, then member 1's, and so on. Each buffer has the
-        group's layout and each member brings equally many, so the result depends on the number of buffers alone."""
+        group's layout and each member brings equally many, so the result depends on the number of buffers alone.
+        It is the caller's to read until its next ``sum``."""
         ...
 
     def broadcast(self, value: int) -> Generator[Wait, None, int]:

@@ -27,6 +27,8 @@ class OrderedSum:
                 self._runs[-1] = (dtype, self._runs[-1][1], end)
             else:
                 self._runs.append((dtype, start, end))
+        self._result = layout.allocate()
+        self._result_runs = self.runs(self._result)
 
     def raw(self, buffer: Array) -> Array:
         """A buffer as its bytes, without a copy; refuses one of another size."""
@@ -41,11 +43,10 @@ class OrderedSum:
         return [raw[start:end].view(dtype) for dtype, start, end in self._runs]
 
     def total(self, rows: Sequence[list[Array]]) -> Array:
-        """The sum of rows (each from ``runs``) as a new flat buffer."""
-        result = self.layout.allocate()
+        """The sum of rows (each from ``runs``), in a flat buffer that the next call overwrites."""
         with np.errstate(all="ignore"):  # an overflow is the agent's to find, with its own words
-            for index, run in enumerate(self.runs(result)):
+            for index, run in enumerate(self._result_runs):
                 np.copyto(run, rows[0][index])
                 for row in rows[1:]:
                     np.add(run, row[index], out=run)
-        return result
+        return self._result

@@ -67,7 +67,7 @@ class Desk:
     def gather(self) -> Generator[Wait, None, dict[int, Arrays] | None]:
         """One trajectory of each actor, or None when the run is to stop here. Saves when it is time."""
         while True:
-            yield from self._collect(leave_on_stop=True)
+            yield from self._collect(leave_on_wish=True)
             # Whoever leaves early because of a stop finds here that the first learner has heard of it too: it is told
             # before the others. Without this it might say go on, and all would wait for slow trajectories.
             yield from self._group.barrier()
@@ -81,7 +81,7 @@ class Desk:
             if command & Command.STOP:
                 return None
             if command & Command.GO_ON:
-                yield from self._collect(leave_on_stop=False)
+                yield from self._collect(leave_on_wish=False)
                 return {actor: arrived[0] for actor, arrived in self._arrived.items()}
 
     def _await_leave(self) -> Generator[Wait, None, None]:
@@ -94,11 +94,11 @@ class Desk:
     def _may_go_on(self) -> bool:
         return self._inbox.limit > self._learner.updates
 
-    def _collect(self, leave_on_stop: bool) -> Generator[Wait, None, None]:
+    def _collect(self, leave_on_wish: bool) -> Generator[Wait, None, None]:
         while True:
             self._read_inbox()
             missing = [actor for actor in self._channels if not self._claim(actor)]
-            if not missing or (leave_on_stop and self._inbox.stop):
+            if not missing or (leave_on_wish and (self._inbox.stop or self._inbox.save)):
                 return
             yield Wait(
                 (*(self._channels[actor].readable for actor in missing), self._role.line.readable),
