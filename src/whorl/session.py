@@ -82,6 +82,8 @@ class Session:
                     self._ask(kind)
             case "metrics":
                 self.journal.record(body)
+                if self.journal.updates == 1:
+                    self.cluster.resources()  # measured once early and once at the end: a role may be gone by then
             case "saved":
                 self._saves.append(body)
                 self._newest_save = Path(body["path"])
@@ -97,6 +99,7 @@ class Session:
                 self._weights = body["buffer"]
             case "finished":
                 self.finished = body
+                self.cluster.resources()
 
     def on_restart(self, role: RoleId, incarnation: int, cause: str) -> None:
         """A process was lost and is being replaced."""

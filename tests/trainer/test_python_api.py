@@ -189,3 +189,19 @@ def test_a_device_that_is_not_there_is_refused(tmp_path: Path, device: str, mess
     with pytest.raises(ConfigError, match=f"^resources.device: {message}"):
         whorl.train("ppo", "CartPole-v1", run_dir=tmp_path / "run", device=device)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_result_tells_what_each_kind_of_role_used(tmp_path: Path) -> None:
+    run = whorl.train("ppo", "CartPole-v1", steps=600, engine="local", actors=2, run_dir=tmp_path / "run")
+    assert set(run.result.resources) == {"actor", "learner"}
+    for used in run.result.resources.values():
+        assert used["memory_bytes"] > 5e6
+        assert used["cpu_share"] > 0
+
+
+def test_a_run_that_has_not_ended_says_so(tmp_path: Path) -> None:
+    with (
+        whorl.Trainer("ppo", "CartPole-v1", run_dir=tmp_path / "run"),
+        pytest.raises(BadInputError, match="has not ended: it is still going on, or `whorl resume"),
+    ):
+        whorl.load(tmp_path / "run")
