@@ -182,6 +182,7 @@ class ActorCriticLearning(ABC):
 
     def load_shard(self, shard: int, pieces: Mapping[str, Arrays]) -> None:
         """Nothing to go on from."""
+        del shard, pieces
 
     def _settle(self, sums: Array) -> None:
         """Normalise advantages over the whole batch's valid rows, and say how well values explained returns."""
