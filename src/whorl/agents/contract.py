@@ -50,6 +50,8 @@ class AgentSpec:
     """Rows after the learnt ones whose observations the targets need."""
     staleness: Literal["strict", "correctable", "any"] = "strict"
     replay: Literal["none", "uniform", "prioritised"] = "none"
+    replay_bytes: int = 0
+    """Memory of a full replay, over all learners."""
     discount: float = 0.99
     acting: Literal["numpy", "torch"] = "numpy"
     """Chosen by the network, never by the engine: their results differ in the last bit."""

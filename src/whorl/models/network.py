@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from whorl.models.config import NetworkConfig
 from whorl.models.encoding import Encoder
@@ -41,6 +41,18 @@ class Parameter:
         return Field(self.name, self.shape, "float32")
 
 
+class Parameterised(Protocol):
+    """Anything whose parameters lie in one flat buffer: ``everything`` ends with the ``parameters`` in order and begins
+    with the ``weights`` of actors."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]: ...
+    @property
+    def weights(self) -> Layout: ...
+    @property
+    def everything(self) -> Layout: ...
+
+
 class Network:
     """The description from which both forwards, the layouts and the initial weights follow."""
 
@@ -54,7 +66,11 @@ class Network:
         self.acting: Literal["numpy", "torch"] = "torch" if self.encoder.images else "numpy"
         self.policy_parameters = tuple(self._trunk()) + tuple(self._policy_head())
         self.value_parameters = tuple(self._value())
-        self.parameters = self.policy_parameters + self.value_parameters
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All of them, the policy's first."""
+        return self.policy_parameters + self.value_parameters
 
     @property
     def state(self) -> tuple[Field, ...]:

@@ -115,20 +115,22 @@ class Replay:
         priorities = np.power(np.abs(errors.astype(np.float64)) + PRIORITY_FLOOR, self._alpha)
         self._tree.set(indices[current], priorities[current])
 
-    def save(self) -> Arrays:
-        """Everything, for a checkpoint."""
-        order = self._order[(self._first + np.arange(self._size)) % len(self._order)]
-        saved = {**self._ring.save(), "order": order}
+    def save(self) -> dict[str, Arrays]:
+        """Everything, as pieces for a checkpoint (views, not copies): ``state``, and segments of rows that hold a
+        ``stamp`` by which an unchanged one is known."""
+        state: Arrays = {"head": np.array(self._ring.head, np.int64)}
         if self._tree is not None:
-            saved["priorities"] = self._tree.leaves
-        return saved
+            state["priorities"] = self._tree.leaves
+        return {"state": state, **self._ring.segments()}
 
-    def load(self, arrays: Mapping[str, Array]) -> None:
+    def load(self, pieces: Mapping[str, Arrays]) -> None:
         """The inverse of ``save``, into a replay of the same size."""
-        if (self._tree is not None) != ("priorities" in arrays):
+        state = pieces["state"]
+        if (self._tree is not None) != ("priorities" in state):
             raise CheckpointError("the saved replay was prioritised and this one is not, or the other way round")
-        self._ring.load(arrays)
-        self._first, self._size = 0, len(arrays["order"])
-        self._order[: self._size] = arrays["order"]
+        self._ring.load(int(state["head"]), pieces)
+        drawable = self._ring.drawable
+        self._first, self._size = 0, len(drawable)
+        self._order[: self._size] = drawable
         if self._tree is not None:
-            self._tree.load(arrays["priorities"])
+            self._tree.load(state["priorities"])

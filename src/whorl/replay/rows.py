@@ -17,9 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from whorl.errors import CheckpointError
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout, leaves_of
 
-ALWAYS_STORED = ("action", "reward", "terminated", "truncated", "valid")
+SEGMENT_BYTES = 16 * 1024 * 1024
+"""About how much one file of a checkpoint holds of a ring: a segment that has not changed is not written again."""
 
 
 class Transitions(NamedTuple):
@@ -121,14 +123,45 @@ class RowRing:
             fields={name: flat[name][indices] for name in self._extra},
         )
 
-    def save(self) -> Arrays:
-        """Everything stored, for a checkpoint."""
-        kept = min(self.head, self.rows)
-        return {"head": np.array(self.head, np.int64), **{f"rows/{k}": a[:kept] for k, a in self._arrays.items()}}
+    @property
+    def drawable(self) -> NDArray[np.int64]:
+        """Every index that can be drawn, oldest first."""
+        indices = self._indices(*_ends(self._drawable(self.head)))
+        return indices[self._flat["valid"][indices]]
 
-    def load(self, arrays: Mapping[str, Array]) -> None:
-        """The inverse of ``save``."""
-        self.head = int(arrays["head"])
-        kept = min(self.head, self.rows)
-        for name, array in self._arrays.items():
-            array[:kept] = arrays[f"rows/{name}"]
+    def segments(self) -> dict[str, Arrays]:
+        """What is stored, in pieces ``rows-000``, ``rows-001``, ... that are views of the ring. ``stamp`` is the number
+        of rows that had been written when the piece last changed."""
+        pieces: dict[str, Arrays] = {}
+        for number, slots in enumerate(self._segments()):
+            if slots.start >= self.head:
+                break
+            # The last row before the head that lies here.
+            last = self.head - 1 - (self.head - 1 - (slots.stop - 1)) % self.rows
+            stamp = self.head if (self.head - 1) % self.rows in slots else last + 1
+            part = slice(slots.start, slots.stop)
+            views = {name: array[part] for name, array in self._arrays.items()}
+            pieces[f"rows-{number:03}"] = {"stamp": np.array(stamp, np.int64), **views}
+        return pieces
+
+    def load(self, head: int, pieces: Mapping[str, Arrays]) -> None:
+        """The inverse of ``segments``, with the ``head`` of then."""
+        self.head = head
+        for number, slots in enumerate(self._segments()):
+            if slots.start >= head:
+                break
+            piece = pieces.get(f"rows-{number:03}", {})
+            for name, array in self._arrays.items():
+                part = array[slots.start : slots.stop]
+                if name not in piece or piece[name].shape != part.shape:
+                    raise CheckpointError(f"the saved replay does not fit: {name!r} was of another size or is missing")
+                part[...] = piece[name]
+
+    def _segments(self) -> list[range]:
+        row_bytes = sum(array.nbytes for array in self._arrays.values()) // self.rows
+        each = max(1, SEGMENT_BYTES // max(1, row_bytes))
+        return [range(start, min(start + each, self.rows)) for start in range(0, self.rows, each)]
+
+
+def _ends(rows: range) -> tuple[int, int]:
+    return rows.start, rows.stop

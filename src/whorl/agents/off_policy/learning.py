@@ -1,0 +1,290 @@
+"""The learning half of agents with a replay. What differs is the phases of a gradient step and their gradients.
+
+    begin        every shard's new rows go into that shard's replay
+    contribute   draws a part of the batch from the shard's replay; the gradient of one phase, as sums over it
+    apply        divides by the number of rows, clips, steps that phase's part of the parameters
+    in between   after each gradient step the target networks follow
+
+Draws follow from (seed, update, shard, gradient step), so that they are the same for any number of learners.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whorl.agents.actor_critic.computing import computing
+from whorl.agents.actor_critic.contribution import Contribution, Totals
+from whorl.agents.actor_critic.learning import check_same_layout
+from whorl.agents.actor_critic.optimiser import Adam
+from whorl.agents.contract import AgentSpec, LearnerSettings, Progress, Step
+from whorl.agents.off_policy.parameters import ParameterPlan
+from whorl.agents.off_policy.settings import OffPolicyConfig
+from whorl.agents.off_policy.spec import SUMS_WIDTH
+from whorl.agents.off_policy.targets import Following, TargetNetwork
+from whorl.errors import ConfigError, WhorlError
+from whorl.models.flat import FlatParameters
+from whorl.ops.noise import generator
+from whorl.replay.buffer import Batch, Replay
+from whorl.types import Array, Arrays, EnvSpec, leaves_of
+
+_DRAWING, _NOISE = 0, 1
+"""Purposes of keys: positions in the replay, and the agent's own noise."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One kind of gradient step: which part of the parameters it moves, and how."""
+
+    part: slice
+    """Of the flat tensor."""
+    learning_rate: float
+    adam_eps: float = 1e-8
+    max_grad_norm: float = math.inf
+    metrics: tuple[str, ...] = ("loss",)
+    """What its sums hold after the number of rows; reported as means."""
+
+
+class Contributed(NamedTuple):
+    """What a phase's gradient says besides itself."""
+
+    sums: Sequence[float] | Array
+    """The number of rows, then the phase's metrics, each summed over the rows."""
+    errors: Array | None = None
+    """Temporal-difference errors [N] for the priorities."""
+
+
+class OffPolicyLearning(ABC):
+    """Holds parameters, target networks, optimisers (every learner holds the same) and the replays of its shards."""
+
+    def __init__(
+        self,
+        config: OffPolicyConfig,
+        env: EnvSpec,
+        settings: LearnerSettings,
+        spec: AgentSpec,
+        plan: ParameterPlan,
+        phases: Mapping[str, Phase],
+        targets: Mapping[str, Following],
+    ) -> None:
+        torch.set_num_threads(settings.threads)
+        self.spec = spec
+        self.env = env
+        self.settings = settings
+        self.device = torch.device(settings.device)
+        self.parameters = FlatParameters(plan, settings.seed, self.device)
+        self.targets = {name: TargetNetwork(self.parameters, following) for name, following in targets.items()}
+        self.gradient_steps = 0
+        """Taken so far."""
+        self.progress = Progress(0, 0, 1)
+        self._config = config
+        self._phases = phases
+        self._optimisers = {
+            name: Adam(self.parameters.flat[phase.part], phase.adam_eps) for name, phase in phases.items()
+        }
+        self._batch_size = _share_of_batch(config, settings)
+        self._totals = Totals(spec.contribution, self.device)
+        self._contributions: dict[int, Contribution] = {}
+        self._replays: dict[int, Replay] = {}
+        self._uniforms: dict[int, Array] = {}
+        self._drawn: dict[int, tuple[int, Batch]] = {}
+        self._key: tuple[int, ...] = ()
+        self._sums: dict[str, Array] = {}
+        self._norms: dict[str, list[float]] = {}
+        rows_per_lane(config, settings, config.n_step)
+        self.publish(self.parameters.views)
+
+    @abstractmethod
+    def phases(self) -> Sequence[str]:
+        """The phases of the next gradient step, in order (``self.gradient_steps`` were taken so far)."""
+
+    @abstractmethod
+    def gradient(self, step: Step, shard: int, batch: Batch, gradients: dict[str, Tensor]) -> Contributed:
+        """Overwrite the ``gradients`` of the phase's own part with those of the loss, summed over the batch (others
+        are not looked at). Called without autograd."""
+
+    def publish(self, weights: Arrays) -> None:
+        """Write what the weights hold besides parameters: after each update, and when this object is made (so that
+        what it reads must be set before ``super().__init__``)."""
+        del weights
+
+    def make_replay(self) -> Replay:
+        """A replay for the lanes of one shard."""
+        rows = rows_per_lane(self._config, self.settings, self._config.n_step)
+        config = self._config
+        return Replay(
+            self.env,
+            self.settings.lanes // self.settings.shards,
+            rows,
+            n_step=config.n_step,
+            discount=config.discount,
+            alpha=config.replay.exponent,
+            extra=self.spec.fields,
+        )
+
+    @property
+    def learning_started(self) -> bool:
+        """Whether there has been enough experience to learn from."""
+        return self.progress.env_steps >= self._config.learning_starts
+
+    def noise(self, step: Step, shard: int) -> np.random.Generator:
+        """Random numbers for one phase of one gradient step of a shard."""
+        return generator(*self._key, shard, _NOISE, step.epoch, list(self._phases).index(step.phase))
+
+    def weights(self) -> Array:
+        """The flat buffer of ``spec.weights``, current."""
+        return self.parameters.weights()
+
+    def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
+        """Store this learner's shards of the batch."""
+        self.progress = progress
+        for shard, trajectory in shards.items():
+            self._replay(shard).insert(trajectory)
+        self._uniforms, self._drawn = {}, {}
+        self._sums = {name: np.zeros(SUMS_WIDTH) for name in self._phases}
+        self._norms = {name: [] for name in self._phases}
+
+    def plan(self, key: tuple[int, ...]) -> Iterator[Step]:
+        """Gradient steps, once learning has started; each is one or more phases, and then the targets follow."""
+        self._key = key
+        if not self.learning_started:
+            return
+        for number in range(self._config.gradient_steps):
+            for phase in self.phases():
+                yield Step(phase, number)
+            self.gradient_steps += 1
+            for target in self.targets.values():
+                target.follow(self.gradient_steps)
+
+    @computing
+    def contribute(self, step: Step, shard: int) -> Array:
+        """This shard's sums for one phase of a gradient step."""
+        contribution = self._contributions.get(shard)
+        if contribution is None:
+            contribution = self._contributions[shard] = Contribution(self.spec.contribution, self.parameters)
+        replay = self._replay(shard)
+        if not len(replay):
+            contribution.clear()
+            return contribution.buffer
+        batch = self.draw(step.epoch, shard)
+        contributed = self.gradient(step, shard, batch, contribution.gradients)
+        contribution.to_host()
+        contribution.sums[: len(contributed.sums)] = contributed.sums
+        contribution.sums[len(contributed.sums) :] = 0
+        if contributed.errors is not None:
+            replay.set_priorities(batch.indices, batch.generations, contributed.errors)
+        return contribution.buffer
+
+    @computing
+    def apply(self, step: Step, total: Array) -> None:
+        """Take one step with the summed contribution, in the phase's part of the parameters."""
+        gradient, sums, _ = self._totals.read(total)
+        rows = float(sums[0])
+        if rows == 0:
+            return
+        phase = self._phases[step.phase]
+        part = gradient[phase.part]
+        norm = float(torch.linalg.vector_norm(part)) / rows
+        if not math.isfinite(norm):
+            raise WhorlError("the gradient is not finite; the weights are as before: try a lower learning rate")
+        self._sums[step.phase] += sums
+        self._norms[step.phase].append(norm)
+        scale = min(1.0, phase.max_grad_norm / (norm + 1e-6)) / rows
+        self._optimisers[step.phase].apply(part * scale, phase.learning_rate)
+
+    def finish(self) -> dict[str, float]:
+        """End the update: means of what its steps measured."""
+        self.publish(self.parameters.views)
+        metrics: dict[str, float] = {}
+        for name, phase in self._phases.items():
+            rows = self._sums[name][0]
+            if rows:
+                means = self._sums[name][1:] / rows
+                metrics |= {metric: float(mean) for metric, mean in zip(phase.metrics, means, strict=False)}
+                metrics[f"{name}_gradient_norm"] = float(np.mean(self._norms[name]))
+        if self._config.replay.prioritised:
+            metrics["beta"] = self._beta
+        return metrics
+
+    def draw(self, number: int, shard: int) -> Batch:
+        """The shard's part of the batch of a gradient step: the same for all its phases."""
+        drawn = self._drawn.get(shard)
+        if drawn is None or drawn[0] != number:
+            drawn = self._drawn[shard] = (number, self._replay(shard).draw(self.uniforms(shard)[number], self._beta))
+        return drawn[1]
+
+    def uniforms(self, shard: int) -> Array:
+        """The numbers that all draws of this update follow from, [gradient steps, rows of the shard's batch]."""
+        found = self._uniforms.get(shard)
+        if found is None:
+            shape = (self._config.gradient_steps, self._batch_size)
+            found = self._uniforms[shard] = generator(*self._key, shard, _DRAWING).random(shape)
+        return found
+
+    def save(self) -> Arrays:
+        """Everything that learners share; replays are saved by shard."""
+        self.parameters.to_host()
+        parts = {"weights/": self.parameters.views, "target/": {n: t.save() for n, t in self.targets.items()}}
+        parts |= {f"optimiser/{name}/": optimiser.save() for name, optimiser in self._optimisers.items()}
+        saved = {prefix + name: array.copy() for prefix, part in parts.items() for name, array in part.items()}
+        return {**saved, "gradient_steps": np.array(self.gradient_steps, np.int64)}
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Go on from what ``save`` gave."""
+        check_same_layout(self.save(), arrays)
+        for name, view in self.parameters.views.items():
+            view[...] = arrays[f"weights/{name}"]
+        self.parameters.from_host()
+        for name, target in self.targets.items():
+            target.load(arrays[f"target/{name}"])
+        for name, optimiser in self._optimisers.items():
+            optimiser.load(leaves_of(arrays, f"optimiser/{name}/"))
+        self.gradient_steps = int(arrays["gradient_steps"])
+
+    def save_shard(self, shard: int) -> dict[str, Arrays]:
+        """The shard's replay."""
+        return self._replay(shard).save()
+
+    def load_shard(self, shard: int, pieces: Mapping[str, Arrays]) -> None:
+        """Go on with the shard's replay."""
+        self._replay(shard).load(pieces)
+
+    @property
+    def _beta(self) -> float:
+        return self._config.replay.beta(self.progress.fraction)
+
+    def _replay(self, shard: int) -> Replay:
+        found = self._replays.get(shard)
+        if found is None:
+            found = self._replays[shard] = self.make_replay()
+        return found
+
+
+def rows_per_lane(config: OffPolicyConfig, settings: LearnerSettings, tail: int) -> int:
+    """Rows that each lane keeps. Refuses a replay too small for one trajectory and the ``tail`` rows behind it."""
+    rows = config.replay.capacity // settings.lanes
+    needed = config.rows + tail + 1
+    if rows < needed:
+        raise ConfigError(
+            f"agent.replay.capacity = {config.replay.capacity} leaves {rows} rows for each of {settings.lanes} "
+            f"environments, and {needed} are needed: use a capacity of at least {needed * settings.lanes}"
+        )
+    return rows
+
+
+def _share_of_batch(config: OffPolicyConfig, settings: LearnerSettings) -> int:
+    share, rest = divmod(config.batch_size, settings.shards)
+    if rest or not share:
+        nearest = settings.shards * max(1, share)
+        raise ConfigError(
+            f"agent.batch_size = {config.batch_size} cannot be drawn evenly from {settings.shards} shards: "
+            f"use a multiple such as {nearest}"
+        )
+    return share
