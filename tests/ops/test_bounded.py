@@ -20,8 +20,8 @@ from whorl.ops.sampling import normal_from
 
 def test_ornstein_uhlenbeck_by_hand() -> None:
     x = np.array([[1.0, -2.0]], np.float32)
-    moved = ornstein_uhlenbeck(x, np.array([[0.5, 1.0]], np.float32), theta=0.15, sigma=0.2, time_step=0.04)
-    np.testing.assert_allclose(moved, [[0.994 + 0.02, -1.988 + 0.04]], rtol=1e-6)
+    moved = ornstein_uhlenbeck(x, np.array([[0.5, 1.0]], np.float32), theta=0.15, sigma=0.2)
+    np.testing.assert_allclose(moved, [[0.85 + 0.1, -1.7 + 0.2]], rtol=1e-6)
     assert moved.dtype == np.float32
 
 
@@ -29,10 +29,10 @@ def test_ornstein_uhlenbeck_settles_at_its_known_variance() -> None:
     """x = (1 - k) x + s n has variance s^2 / (1 - (1 - k)^2) and correlation 1 - k from one step to the next."""
     rng, x, seen = np.random.default_rng(0), np.zeros((2000, 1), np.float32), []
     for _ in range(400):
-        x = ornstein_uhlenbeck(x, rng.standard_normal(x.shape).astype(np.float32), 1.5, 0.3, 0.1)
+        x = ornstein_uhlenbeck(x, rng.standard_normal(x.shape).astype(np.float32), 0.15, 0.3)
         seen.append(x[:, 0])
     late = np.array(seen[100:])
-    assert late.var() == pytest.approx(0.09 * 0.1 / (1 - 0.85**2), rel=0.03)
+    assert late.var() == pytest.approx(0.09 / (1 - 0.85**2), rel=0.03)
     assert np.mean(late[1:] * late[:-1]) / late.var() == pytest.approx(0.85, abs=0.01)
 
 

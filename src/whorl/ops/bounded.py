@@ -32,16 +32,13 @@ class Squashed(NamedTuple):
     """What the gradient needs again."""
 
 
-def ornstein_uhlenbeck(
-    x_tm1: Array, normal: Array, theta: float, sigma: float, time_step: float
-) -> NDArray[np.float32]:
-    """One step of a noise that returns to 0 (Uhlenbeck and Ornstein 1930), [lanes, D]:
+def ornstein_uhlenbeck(x_tm1: Array, normal: Array, theta: float, sigma: float) -> NDArray[np.float32]:
+    """One step of a noise that returns to 0 (Uhlenbeck and Ornstein 1930; Lillicrap et al. 2016), [lanes, D]:
 
-    x_t = x_tm1 - theta * x_tm1 * dt + sigma * sqrt(dt) * normal
+    x_t = x_tm1 - theta * x_tm1 + sigma * normal
     """
     same_shape(x_tm1=x_tm1, normal=normal)
-    drift, spread = np.float32(1 - theta * time_step), np.float32(sigma * math.sqrt(time_step))
-    return np.asarray(x_tm1 * drift + normal * spread, np.float32)
+    return np.asarray(x_tm1 * np.float32(1 - theta) + normal * np.float32(sigma), np.float32)
 
 
 def smoothed(a_t: AnyArray, normal: AnyArray, std: float, limit: float) -> AnyArray:

@@ -47,7 +47,7 @@ def sample_gaussian(mean: Array, log_std: Array, uniforms: Array) -> tuple[NDArr
 
     ``mean`` is [rows, D], ``log_std`` is [D], ``uniforms`` is [rows, D rounded up to even].
     """
-    rows, size = mean.shape
+    size = mean.shape[1]
     has_shape("log_std", log_std, size)
     normal = normal_from(uniforms, size)
     log_density = -(np.float32(0.5) * normal * normal + log_std + _HALF_LOG_2PI).sum(axis=1)

@@ -90,6 +90,7 @@ class OffPolicyLearning(ABC):
             name: Adam(self.parameters.flat[phase.part], phase.adam_eps) for name, phase in phases.items()
         }
         self._batch_size = _share_of_batch(config, settings)
+        self._steps_each = config.gradient_steps or config.rows * settings.lanes
         self._totals = Totals(spec.contribution, self.device)
         self._contributions: dict[int, Contribution] = {}
         self._replays: dict[int, Replay] = {}
@@ -156,7 +157,7 @@ class OffPolicyLearning(ABC):
         self._key = key
         if not self.learning_started:
             return
-        for number in range(self._config.gradient_steps):
+        for number in range(self._steps_each):
             for phase in self.phases():
                 yield Step(phase, number)
             self.gradient_steps += 1
@@ -224,7 +225,7 @@ class OffPolicyLearning(ABC):
         """The numbers that all draws of this update follow from, [gradient steps, rows of the shard's batch]."""
         found = self._uniforms.get(shard)
         if found is None:
-            shape = (self._config.gradient_steps, self._batch_size)
+            shape = (self._steps_each, self._batch_size)
             found = self._uniforms[shard] = generator(*self._key, shard, _DRAWING).random(shape)
         return found
 
