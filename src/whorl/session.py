@@ -16,7 +16,7 @@ from whorl.engines.registry import make_engine
 from whorl.errors import CheckpointError, WhorlError
 from whorl.job import Job
 from whorl.journal import Journal
-from whorl.policy import TrainedPolicy
+from whorl.policy import TrainedPolicy, newest_policy
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.result import Result, Status
@@ -43,12 +43,15 @@ class Session:
     def __init__(self, job: Job, directory: RunDirectory, console: Console, *, write_config: bool) -> None:
         self.directory = directory
         self.finished: Mapping[str, Any] | None = None
+        self.failure: BaseException | None = None
+        """What ended the cluster for good: nothing can be asked of it any more."""
         self._opened = False
         self._limit = 0
         self._wishes: set[str] = set()
         """What the learners were asked for and have not answered yet: a restarted one is asked again."""
         self._saves: list[Mapping[str, Any]] = []
         self._weights: Array | None = None
+        self._newest_save: Path | None = None
         self._result: Result | None = None
         self._lock = directory.lock()
         try:
@@ -80,6 +83,7 @@ class Session:
                 self.journal.record(body)
             case "saved":
                 self._saves.append(body)
+                self._newest_save = Path(body["path"])
                 self.journal.saved(body)
             case "save_failed":
                 self._saves.append(body)
@@ -99,6 +103,15 @@ class Session:
 
     # What the driver wishes -------------------------------------------------------------------------------------------
 
+    @property
+    def closed(self) -> bool:
+        """Every process has ended."""
+        return self._result is not None
+
+    def open(self) -> None:
+        """Wait for the learner to say where it begins."""
+        self.run(lambda: self._opened)
+
     def allow(self, updates: int) -> None:
         """Let the run go on to this many updates."""
         self._limit = updates
@@ -112,7 +125,11 @@ class Session:
             self.journal.show(self.cluster)
             return until() or self.finished is not None
 
-        self.cluster.run(enough, timeout_s)
+        try:
+            self.cluster.run(enough, timeout_s)
+        except BaseException as error:
+            self.failure = error
+            raise
 
     def _ask(self, kind: str) -> None:
         """Send a wish; the first learner decides for all, the others need to know only of the end."""
@@ -127,7 +144,11 @@ class Session:
         self._wishes.discard(kind)
 
     def save(self) -> Path:
-        """Write a checkpoint now, between updates."""
+        """Write a checkpoint now, between updates; a run that is done has saved itself."""
+        if self.finished is not None:
+            self.check_saved()
+            assert self._newest_save is not None
+            return self._newest_save
         self._saves.clear()
         self._wish("save", lambda: bool(self._saves))
         outcome = (
@@ -153,6 +174,8 @@ class Session:
 
     def policy(self) -> TrainedPolicy:
         """The policy as it is now."""
+        if self.finished is not None:
+            return newest_policy(self.job, self.directory)
         self._weights = None
         self._wish("weights", lambda: self._weights is not None)
         if self._weights is None:

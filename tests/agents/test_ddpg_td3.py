@@ -6,8 +6,8 @@ import torch
 from agent_batches import BOX, IMAGE, VECTOR, env_spec, random_observation, settings, summed
 from continuous_cases import BOUNDED, ENV, SlowNetwork, assert_same, begun, gradients_of, slow_batch, small
 
-from whorl.agents.contract import Progress, Step
 from whorl.agents.continuous.settings import NoiseConfig
+from whorl.agents.contract import Progress, Step
 from whorl.agents.off_policy.settings import ReplayConfig
 from whorl.agents.registry import get_agent
 from whorl.errors import ConfigError
@@ -124,7 +124,7 @@ def test_gaussian_noise_is_fresh_and_ou_noise_is_kept_within_an_episode(name: st
         greedy = policy.act(views, observation, state, first, None)
         acted = policy.act(views, observation, state, first, noise[0])
         moved[kind] = (acted.actions - greedy.actions) / 2
-        assert {name for name in acted.state} == ({"noise"} if kind == "ou" else set())
+        assert set(acted.state) == ({"noise"} if kind == "ou" else set())
         if kind == "ou":
             np.testing.assert_array_equal(greedy.state["noise"], state["noise"])
             kept = acted.state["noise"]
@@ -139,7 +139,7 @@ def test_gaussian_noise_is_fresh_and_ou_noise_is_kept_within_an_episode(name: st
 @both
 def test_one_gradient_step_for_every_env_step_unless_said_otherwise(name: str) -> None:
     learning = begun(name, gradient_steps=0, rows=3)
-    assert learning._steps_each == 12
+    assert learning.steps_each == 12
 
 
 @both

@@ -80,25 +80,32 @@ def test_commands_call_their_parts(whorl, calls, tmp_path):
     assert f"film: {tmp_path / 'film.mp4'}" in out
     assert whorl("plot", "a", "b", "-o", "c.png")[1] == f"{tmp_path / 'curve.png'}\n"
     assert calls[-1] == ("plot_runs", (([Path("a"), Path("b")], Path("c.png")), {}))
-    assert whorl("export", "r", "--to", "onnx")[1] == f"{tmp_path / 'policy.onnx'}\n"
+    assert whorl("plot", "a")[0] == 0
+    assert calls[-1] == ("plot_runs", (([Path("a")], Path("a/curve.png")), {}))
+    assert whorl("export", "r", "--to", "onnx")[1].splitlines() == [
+        f"{tmp_path / 'policy.onnx'}",
+        "  inputs    obs float32 [batch, 4]",
+        "  outputs   action int64 [batch]",
+        "  checked   against the policy: largest difference 1.2e-07",
+    ]
+    assert whorl("export", "r", "--to", "onnx", "--quiet")[1] == f"{tmp_path / 'policy.onnx'}\n"
     assert calls[-1] == ("export_run", ((Path("r"), "onnx", None), {}))
     assert whorl("bench", "ppo", "--repeats", "5")[0] == 0
     assert calls[-1] == ("bench", ((["ppo"], 5, None), {}))
 
 
 def test_check_env_prints_facts_and_findings(whorl, calls):
-    code, out, _ = whorl("check-env", "Broken-v0", "--set", "env.kwargs.p=0.5")
-    ((env_config,), _) = calls[-1][1]
-    assert (code, env_config.id, env_config.kwargs) == (1, "Broken-v0", {"p": 0.5})
+    code, out, _ = whorl("check-env", "Broken-v0", "--set", "env.kwargs.p=0.5", "--timeout", "90")
+    ((env_config, timeout_s), _) = calls[-1][1]
+    assert (code, env_config.id, env_config.kwargs, timeout_s) == (1, "Broken-v0", {"p": 0.5}, 90)
     assert out.splitlines() == [
-        "observation  Box(4,)",
-        "speed        90,000 steps/s",
-        "",
-        "wrong: reward is NaN",
-        "  where: step 3",
-        "  mend:  check the division",
-        "",
-        "Broken-v0: not fit for training yet",
+        "Broken-v0: 1 problem",
+        "  wrong          reward is NaN",
+        "  where          step 3",
+        "  mend           check the division",
+        "  observation    pos: vector float32[2], mode: discrete int64[]",
+        "  speed          90,000 env steps/s (a step takes 11.1 us, a reset 12.3 ms)",
+        "  deterministic  yes",
     ]
 
 

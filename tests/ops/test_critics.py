@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from whorl.ops.critics import clipped_double_q, critic_errors, soft_value, td_target, temperature_gradient
+from whorl.ops.critics import clipped_double_q, critic_errors, soft_value, temperature_gradient
+from whorl.ops.td import td_target
 
 Q = np.array([[1.0, 5.0, -1.0], [2.0, 4.0, -3.0]], np.float32)
 

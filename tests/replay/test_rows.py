@@ -91,7 +91,7 @@ def test_what_cannot_fit_is_refused():
 def test_segments_change_their_stamp_exactly_when_they_change(monkeypatch: pytest.MonkeyPatch):
     lanes = [MadeUpLane(i, ["step", "end", "step"] * 60) for i in range(2)]
     ring = RowRing(ENV, 2, 30, 2, DISCOUNT)
-    row_bytes = sum(array.nbytes for array in ring._arrays.values()) // 30
+    row_bytes = sum(array.nbytes for array in ring.arrays.values()) // 30
     monkeypatch.setattr("whorl.replay.rows.SEGMENT_BYTES", 7 * row_bytes)
     before: dict[str, tuple[int, bytes]] = {}
     for number in range(30):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from whorl.cli.parser import one_of, positive_integer
+from whorl.cli.parser import one_of, optional_number, positive_integer
 
 COUNTS = {
     "steps": "Environment steps to train for in all.",
@@ -24,6 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="The directory of the run.")
     for name, text in COUNTS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="N", help=f"{text} Default: as the run had.")
+    parser.add_argument(
+        "--stop-return",
+        metavar="X",
+        help="End early when the mean return of the last 100 episodes reaches this; none: do not. "
+        "Default: as the run had.",
+    )
     parser.add_argument("--engine", metavar="NAME", help="Where the processes live. Default: as the run had.")
 
 
@@ -34,10 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
         for name in COUNTS
         if (text := getattr(arguments, name)) is not None
     }
+    changes: dict[str, Any] = {**counts, "engine": arguments.engine}
+    if arguments.stop_return is not None:
+        changes["stop_return"] = optional_number(arguments.stop_return, "--stop-return")
     if arguments.engine is not None:
         from whorl.engines.registry import engine_table
 
         one_of(arguments.engine, [name for name, _ in engine_table()], "--engine")
     from whorl.trainer import resume_training
 
-    return resume_training(arguments.run_dir, **counts, engine=arguments.engine, console=not arguments.quiet)
+    return resume_training(arguments.run_dir, **changes, console=not arguments.quiet)

@@ -71,7 +71,7 @@ class ActingNetwork(Protocol):
 class Network:
     """The description from which both forwards, the layouts and the initial weights follow."""
 
-    def __init__(self, config: NetworkConfig, env: EnvSpec, normalise: bool) -> None:
+    def __init__(self, config: NetworkConfig, env: EnvSpec, normalise: bool, value: bool = True) -> None:
         self.config = config
         self.encoder = Encoder(env.observation, normalise)
         self.head = head_for(env.action)
@@ -80,7 +80,7 @@ class Network:
         self.shared = self.recurrent or bool(self.encoder.images)
         self.acting: Literal["numpy", "torch"] = "torch" if self.encoder.images else "numpy"
         self.policy_parameters = tuple(self._trunk()) + tuple(self._policy_head())
-        self.value_parameters = tuple(self._value())
+        self.value_parameters = tuple(self._value()) if value else ()
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

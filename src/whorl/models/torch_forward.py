@@ -35,19 +35,19 @@ class Outputs(NamedTuple):
     policy: AnyArray
     """[width, N]; a Gaussian's log standard deviations follow its means: [2 width, N]."""
     value: AnyArray
-    """[N]"""
+    """[N], or [0] of a network without a value."""
 
 
 def forward(network: Network, parameters: Parameters, inputs: Inputs) -> Outputs:
     """Policy outputs and values of a batch."""
-    if network.shared:
-        trunk, _ = forward_trunk(network, parameters, inputs)
-        policy = value = trunk
-    else:
-        policy, value = (forward_tower(network, parameters, name, inputs.features) for name in ("policy", "value"))
+    trunk = forward_trunk(network, parameters, inputs)[0] if network.shared else None
+    policy = forward_tower(network, parameters, "policy", inputs.features) if trunk is None else trunk
     outputs = forward_head(parameters, "policy", policy)
     if network.gaussian:
         outputs = torch.cat([outputs, parameters["policy/log_std"][:, None].expand_as(outputs)])
+    if not network.value_parameters:
+        return Outputs(outputs, outputs.new_zeros(0))
+    value = forward_tower(network, parameters, "value", inputs.features) if trunk is None else trunk
     return Outputs(outputs, forward_head(parameters, "value", value)[0])
 
 

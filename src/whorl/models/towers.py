@@ -90,16 +90,23 @@ class Towers:
         if network.shared:
             raise ValueError("towers are for networks without images and without a core")
         self._log_std = parameters.get("policy/log_std")
-        self._policy, self._value = (Tower(network.config, parameters, name) for name in ("policy", "value"))
+        self._policy = Tower(network.config, parameters, "policy")
+        self._value = Tower(network.config, parameters, "value") if network.value_parameters else None
 
     def values(self, inputs: Inputs) -> NDArray[np.float32]:
         """Values [N] alone, in host memory."""
+        assert self._value is not None
         values: NDArray[np.float32] = self._value.forward(inputs.features)[0].numpy()
         return values
 
+    def outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs for a batch; what ``backward`` needs of the last ``forward`` is lost."""
+        return self.forward(inputs)
+
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""
-        policy, value = self._policy.forward(inputs.features), self._value.forward(inputs.features)
+        policy = self._policy.forward(inputs.features)
+        value = policy[:1, :0] if self._value is None else self._value.forward(inputs.features)
         if self._log_std is not None:
             policy = torch.cat([policy, self._log_std[:, None].expand_as(policy)])
         return Outputs(policy.numpy(), value[0].numpy())
@@ -111,4 +118,5 @@ class Towers:
             by_outputs, by_log_std = by_outputs.chunk(2)
             torch.sum(by_log_std, 1, out=gradients["policy/log_std"])
         self._policy.backward(by_outputs, gradients)
-        self._value.backward(torch.from_numpy(d_value)[None], gradients)
+        if self._value is not None:
+            self._value.backward(torch.from_numpy(d_value)[None], gradients)

@@ -19,15 +19,6 @@ class CriticErrors(NamedTuple):
     """[N]: absolute temporal-difference error, the mean over the critics, not weighted."""
 
 
-def td_target(r_t: AnyArray, discount_t: AnyArray, v_t: AnyArray) -> AnyArray:
-    """One-step (or n-step) target  r_t + discount_t * v_t;  ``discount_t`` is 0 where the episode terminated.
-
-    All are [N]. With n-step returns ``r_t`` is the discounted sum and ``discount_t`` the discount's n-th power.
-    """
-    same_shape(r_t=r_t, discount_t=discount_t, v_t=v_t)
-    return r_t + discount_t * v_t
-
-
 def clipped_double_q(q_t: AnyArray) -> AnyArray:
     """The least of the critics' values (Fujimoto et al. 2018, equation 10): [critics, N] to [N]."""
     return namespace(q_t).amin(q_t, 0)

@@ -37,6 +37,17 @@ class Transitions(NamedTuple):
     fields: Arrays
     """Whatever else was stored with the row."""
 
+    def part(self, rows: slice) -> Transitions:
+        """Some of them, as views."""
+        return Transitions(
+            {name: leaf[rows] for name, leaf in self.observation.items()},
+            self.action[rows],
+            self.reward[rows],
+            {name: leaf[rows] for name, leaf in self.next_observation.items()},
+            self.discount[rows],
+            {name: field[rows] for name, field in self.fields.items()},
+        )
+
 
 def row_layout(env: EnvSpec, lanes: int, rows: int, extra: Sequence[Field] = ()) -> Layout:
     """The arrays of a ring: [rows, lanes, ...]."""
@@ -63,8 +74,9 @@ class RowRing:
         self.head = 0
         """Rows written so far, per lane."""
         layout = row_layout(env, lanes, rows, extra)
-        self._arrays = layout.views(layout.allocate())
-        self._flat = {name: array.reshape(rows * lanes, *array.shape[2:]) for name, array in self._arrays.items()}
+        self.arrays = layout.views(layout.allocate())
+        """[rows, lanes, ...], by slot."""
+        self._flat = {name: array.reshape(rows * lanes, *array.shape[2:]) for name, array in self.arrays.items()}
         self._observation = leaves_of(self._flat, "obs/")
         self._extra = [field.name for field in extra]
         self._powers = np.power(discount, np.arange(n_step + 1)).astype(np.float32)
@@ -75,19 +87,20 @@ class RowRing:
         return self.rows * self.lanes
 
     def insert(self, trajectory: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Append a trajectory's rows. Returns the indices that can be drawn from now on, and those that no longer can
-        (overwritten, or too near the rows that will be)."""
+        """Append a trajectory's rows. Returns the indices that can be drawn from now on, and those that no longer
+        can."""
         count = len(trajectory["reward"])
         if count + self.n_step >= self.rows:
             raise ValueError(f"a trajectory of {count} rows does not fit a ring of {self.rows} rows")
         before = self._drawable(self.head)
+        after = self._drawable(self.head + count)
+        old = self._indices(before.start, min(before.stop, after.start))
+        old = old[self._flat["valid"][old]]
         slots = np.arange(self.head, self.head + count) % self.rows
-        for name, array in self._arrays.items():
+        for name, array in self.arrays.items():
             array[slots] = trajectory[name][:count]
         self.head += count
-        after = self._drawable(self.head)
         new = self._indices(max(after.start, before.stop), after.stop)
-        old = self._indices(before.start, min(before.stop, after.start))
         return new[self._flat["valid"][new]], old
 
     def _drawable(self, head: int) -> range:
@@ -123,6 +136,10 @@ class RowRing:
             fields={name: flat[name][indices] for name in self._extra},
         )
 
+    def generations(self, indices: Array) -> NDArray[np.int64]:
+        """How often each place has been filled."""
+        return (self.head - 1 - indices // self.lanes) // self.rows
+
     @property
     def drawable(self) -> NDArray[np.int64]:
         """Every index that can be drawn, oldest first."""
@@ -140,7 +157,7 @@ class RowRing:
             last = self.head - 1 - (self.head - 1 - (slots.stop - 1)) % self.rows
             stamp = self.head if (self.head - 1) % self.rows in slots else last + 1
             part = slice(slots.start, slots.stop)
-            views = {name: array[part] for name, array in self._arrays.items()}
+            views = {name: array[part] for name, array in self.arrays.items()}
             pieces[f"rows-{number:03}"] = {"stamp": np.array(stamp, np.int64), **views}
         return pieces
 
@@ -151,14 +168,14 @@ class RowRing:
             if slots.start >= head:
                 break
             piece = pieces.get(f"rows-{number:03}", {})
-            for name, array in self._arrays.items():
+            for name, array in self.arrays.items():
                 part = array[slots.start : slots.stop]
                 if name not in piece or piece[name].shape != part.shape:
                     raise CheckpointError(f"the saved replay does not fit: {name!r} was of another size or is missing")
                 part[...] = piece[name]
 
     def _segments(self) -> list[range]:
-        row_bytes = sum(array.nbytes for array in self._arrays.values()) // self.rows
+        row_bytes = sum(array.nbytes for array in self.arrays.values()) // self.rows
         each = max(1, SEGMENT_BYTES // max(1, row_bytes))
         return [range(start, min(start + each, self.rows)) for start in range(0, self.rows, each)]
 

@@ -20,7 +20,8 @@ from whorl.agents.off_policy.targets import Following
 from whorl.models.bounded_actor import BoundedActor
 from whorl.models.critics import Critics
 from whorl.models.towers import Tower
-from whorl.ops.critics import clipped_double_q, critic_errors, td_target
+from whorl.ops.critics import clipped_double_q, critic_errors
+from whorl.ops.td import td_target
 from whorl.replay.buffer import Batch
 from whorl.types import EnvSpec
 

@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import numpy as np
 import torch
@@ -33,10 +33,15 @@ from whorl.errors import ConfigError, WhorlError
 from whorl.models.flat import FlatParameters
 from whorl.ops.noise import generator
 from whorl.replay.buffer import Batch, Replay
+from whorl.replay.memory import Drawn, Item, Memory
+from whorl.replay.rows import Transitions
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
 _DRAWING, _NOISE = 0, 1
 """Purposes of keys: positions in the replay, and the agent's own noise."""
+
+BLOCK_BYTES = 16 * 1024 * 1024
+"""Of draws that are gathered at once."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Contributed(NamedTuple):
     """Temporal-difference errors [N] for the priorities."""
 
 
-class OffPolicyLearning(ABC):
+class ReplayLearning(ABC, Generic[Item]):
     """Holds parameters, target networks, optimisers (every learner holds the same) and the replays of its shards."""
 
     def __init__(
@@ -89,17 +94,17 @@ class OffPolicyLearning(ABC):
         self._optimisers = {
             name: Adam(self.parameters.flat[phase.part], phase.adam_eps) for name, phase in phases.items()
         }
-        self._batch_size = _share_of_batch(config, settings)
-        self._steps_each = config.gradient_steps or config.rows * settings.lanes
+        self.shard_batch = _share_of_batch(config, settings)
+        self.steps_each = config.gradient_steps or config.rows * settings.lanes
+        """Gradient steps of each update."""
         self._totals = Totals(spec.contribution, self.device)
         self._contributions: dict[int, Contribution] = {}
-        self._replays: dict[int, Replay] = {}
+        self._replays: dict[int, Memory[Item]] = {}
         self._uniforms: dict[int, Array] = {}
-        self._drawn: dict[int, tuple[int, Batch]] = {}
+        self._drawn: dict[int, tuple[int, Drawn[Item]]] = {}
         self._key: tuple[int, ...] = ()
         self._sums: dict[str, Array] = {}
         self._norms: dict[str, list[float]] = {}
-        rows_per_lane(config, settings, config.n_step)
         self.publish(self.parameters.views)
 
     @abstractmethod
@@ -107,7 +112,7 @@ class OffPolicyLearning(ABC):
         """The phases of the next gradient step, in order (``self.gradient_steps`` were taken so far)."""
 
     @abstractmethod
-    def gradient(self, step: Step, shard: int, batch: Batch, gradients: dict[str, Tensor]) -> Contributed:
+    def gradient(self, step: Step, shard: int, batch: Drawn[Item], gradients: dict[str, Tensor]) -> Contributed:
         """Overwrite the ``gradients`` of the phase's own part with those of the loss, summed over the batch (others
         are not looked at). Called without autograd."""
 
@@ -116,19 +121,9 @@ class OffPolicyLearning(ABC):
         what it reads must be set before ``super().__init__``)."""
         del weights
 
-    def make_replay(self) -> Replay:
+    @abstractmethod
+    def make_replay(self) -> Memory[Item]:
         """A replay for the lanes of one shard."""
-        rows = rows_per_lane(self._config, self.settings, self._config.n_step)
-        config = self._config
-        return Replay(
-            self.env,
-            self.settings.lanes // self.settings.shards,
-            rows,
-            n_step=config.n_step,
-            discount=config.discount,
-            alpha=config.replay.exponent,
-            extra=self.spec.fields,
-        )
 
     @property
     def learning_started(self) -> bool:
@@ -147,7 +142,7 @@ class OffPolicyLearning(ABC):
         """Store this learner's shards of the batch."""
         self.progress = progress
         for shard, trajectory in shards.items():
-            self._replay(shard).insert(trajectory)
+            self.replay(shard).insert(trajectory)
         self._uniforms, self._drawn = {}, {}
         self._sums = {name: np.zeros(SUMS_WIDTH) for name in self._phases}
         self._norms = {name: [] for name in self._phases}
@@ -157,7 +152,7 @@ class OffPolicyLearning(ABC):
         self._key = key
         if not self.learning_started:
             return
-        for number in range(self._steps_each):
+        for number in range(self.steps_each):
             for phase in self.phases():
                 yield Step(phase, number)
             self.gradient_steps += 1
@@ -170,7 +165,7 @@ class OffPolicyLearning(ABC):
         contribution = self._contributions.get(shard)
         if contribution is None:
             contribution = self._contributions[shard] = Contribution(self.spec.contribution, self.parameters)
-        replay = self._replay(shard)
+        replay = self.replay(shard)
         if not len(replay):
             contribution.clear()
             return contribution.buffer
@@ -211,21 +206,21 @@ class OffPolicyLearning(ABC):
                 metrics |= {metric: float(mean) for metric, mean in zip(phase.metrics, means, strict=False)}
                 metrics[f"{name}_gradient_norm"] = float(np.mean(self._norms[name]))
         if self._config.replay.prioritised:
-            metrics["beta"] = self._beta
+            metrics["beta"] = self.beta
         return metrics
 
-    def draw(self, number: int, shard: int) -> Batch:
+    def draw(self, number: int, shard: int) -> Drawn[Item]:
         """The shard's part of the batch of a gradient step: the same for all its phases."""
         drawn = self._drawn.get(shard)
         if drawn is None or drawn[0] != number:
-            drawn = self._drawn[shard] = (number, self._replay(shard).draw(self.uniforms(shard)[number], self._beta))
+            drawn = self._drawn[shard] = (number, self.replay(shard).draw(self.uniforms(shard)[number], self.beta))
         return drawn[1]
 
     def uniforms(self, shard: int) -> Array:
         """The numbers that all draws of this update follow from, [gradient steps, rows of the shard's batch]."""
         found = self._uniforms.get(shard)
         if found is None:
-            shape = (self._steps_each, self._batch_size)
+            shape = (self.steps_each, self.shard_batch)
             found = self._uniforms[shard] = generator(*self._key, shard, _DRAWING).random(shape)
         return found
 
@@ -251,20 +246,77 @@ class OffPolicyLearning(ABC):
 
     def save_shard(self, shard: int) -> dict[str, Arrays]:
         """The shard's replay."""
-        return self._replay(shard).save()
+        return self.replay(shard).save()
 
     def load_shard(self, shard: int, pieces: Mapping[str, Arrays]) -> None:
         """Go on with the shard's replay."""
-        self._replay(shard).load(pieces)
+        self.replay(shard).load(pieces)
 
     @property
-    def _beta(self) -> float:
+    def beta(self) -> float:
+        """The exponent of the importance weights, this update."""
         return self._config.replay.beta(self.progress.fraction)
 
-    def _replay(self, shard: int) -> Replay:
+    def replay(self, shard: int) -> Memory[Item]:
+        """The shard's replay, made when it is first asked for."""
         found = self._replays.get(shard)
         if found is None:
             found = self._replays[shard] = self.make_replay()
+        return found
+
+
+class OffPolicyLearning(ReplayLearning[Transitions]):
+    """Learns from transitions."""
+
+    def __init__(
+        self,
+        config: OffPolicyConfig,
+        env: EnvSpec,
+        settings: LearnerSettings,
+        spec: AgentSpec,
+        plan: ParameterPlan,
+        phases: Mapping[str, Phase],
+        targets: Mapping[str, Following],
+    ) -> None:
+        super().__init__(config, env, settings, spec, plan, phases, targets)
+        self._rows = rows_per_lane(config, settings, config.n_step)
+        # Uniform draws do not depend on what is learnt from them, so that many steps' worth are gathered at once.
+        each = 2 * spec.replay_bytes * self.shard_batch // config.replay.capacity
+        self.steps_at_once = 1 if config.replay.prioritised else max(1, min(BLOCK_BYTES // each, self.steps_each))
+        """Gradient steps whose draws are gathered together: a *block*."""
+        self._blocks: dict[int, tuple[int, Batch]] = {}
+
+    def make_replay(self) -> Replay:
+        """A replay for the lanes of one shard."""
+        config = self._config
+        return Replay(
+            self.env,
+            self.settings.lanes // self.settings.shards,
+            self._rows,
+            n_step=config.n_step,
+            discount=config.discount,
+            alpha=config.replay.exponent,
+            extra=self.spec.fields,
+        )
+
+    def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
+        """Store this learner's shards of the batch."""
+        super().begin(shards, progress)
+        self._blocks = {}
+
+    def draw(self, number: int, shard: int) -> Batch:
+        """The shard's part of the batch of a gradient step: the same for all its phases."""
+        first, block = self.block(number, shard)
+        rows = slice((number - first) * self.shard_batch, (number - first + 1) * self.shard_batch)
+        return Drawn(block.transitions.part(rows), block.weights[rows], block.indices[rows], block.generations[rows])
+
+    def block(self, number: int, shard: int) -> tuple[int, Batch]:
+        """The block that a gradient step's draw lies in: the number of its first step, and all its draws."""
+        first = number - number % self.steps_at_once
+        found = self._blocks.get(shard)
+        if found is None or found[0] != first:
+            uniforms = self.uniforms(shard)[first : first + self.steps_at_once].reshape(-1)
+            found = self._blocks[shard] = (first, self.replay(shard).draw(uniforms, self.beta))
         return found
 
 

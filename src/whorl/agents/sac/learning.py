@@ -22,7 +22,8 @@ from whorl.agents.sac.acting import LOG_TEMPERATURE, network, plan, spec
 from whorl.agents.sac.config import SACConfig
 from whorl.models.critics import Critics
 from whorl.ops.bounded import Squashed, squashed_gaussian, squashed_gaussian_gradient
-from whorl.ops.critics import critic_errors, soft_value, td_target, temperature_gradient
+from whorl.ops.critics import critic_errors, soft_value, temperature_gradient
+from whorl.ops.td import td_target
 from whorl.replay.buffer import Batch
 from whorl.types import EnvSpec
 
