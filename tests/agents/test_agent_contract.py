@@ -159,7 +159,8 @@ for name in agent_names():
         continue
     weights = policy.spec.weights.views(policy.spec.weights.allocate())
     import numpy as np
-    policy.act(weights, {"obs": np.zeros((3, 4), np.float32)}, {}, np.ones(3, bool), np.full((3, policy.spec.noise_width), 0.5, np.float32))
+    noise = np.full((3, policy.spec.noise_width), 0.5, np.float32)
+    policy.act(weights, {"obs": np.zeros((3, 4), np.float32)}, {}, np.ones(3, bool), noise)
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
