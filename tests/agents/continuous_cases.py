@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from agent_batches import PLACE, VECTOR, collect, env_spec, settings
+from agent_batches import BOUNDED, PLACE, VECTOR, collect, env_spec, settings
 from torch import Tensor
 
 from whorl.agents.contract import Progress
 from whorl.agents.registry import get_agent
 from whorl.models.config import NetworkConfig
 from whorl.replay.buffer import Batch
-from whorl.types import ActionSpec
 
-BOUNDED = ActionSpec("box", (2,), "float32", (), (-2.0, -1.0), (2.0, 3.0))
 ENV = env_spec((VECTOR, PLACE), BOUNDED)
 NETWORK = NetworkConfig(hidden=(16, 12), activation="relu")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from agent_batches import BOX, IMAGE, VECTOR, env_spec, random_observation, settings, summed
-from continuous_cases import BOUNDED, ENV, SlowNetwork, assert_same, begun, gradients_of, slow_batch, small
+from agent_batches import BOUNDED, BOX, IMAGE, VECTOR, env_spec, random_observation, settings, summed
+from continuous_cases import ENV, SlowNetwork, assert_same, begun, gradients_of, slow_batch, small
 
 from whorl.agents.continuous.settings import NoiseConfig
 from whorl.agents.contract import Progress, Step
