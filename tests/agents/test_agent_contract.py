@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from agent_batches import (
+    BOUNDED,
     BOX,
     DISCRETE,
     IMAGE,
@@ -35,6 +36,7 @@ SPACES = {
     "vector": (env_spec((VECTOR,), DISCRETE), NetworkConfig()),
     "dict": (env_spec((VECTOR, PLACE), MULTI), NetworkConfig()),
     "box": (env_spec((VECTOR,), BOX), NetworkConfig()),
+    "bounded": (env_spec((VECTOR, PLACE), BOUNDED), NetworkConfig()),
     "image": (env_spec((IMAGE, PLACE), DISCRETE), NetworkConfig(image_features=32)),
     "lstm": (env_spec((VECTOR,), BOX), NetworkConfig(core="lstm", lstm_size=16)),
     "lstm_discrete": (env_spec((VECTOR,), DISCRETE), NetworkConfig(core="lstm", lstm_size=16)),

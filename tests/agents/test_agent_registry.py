@@ -15,7 +15,7 @@ def test_our_own_agents_are_there() -> None:
     assert get_agent("a2c").workflow == "sync"
 
 
-@pytest.mark.parametrize(("typo", "meant"), [("pppo", "ppo"), ("PPO", "ppo"), ("a3c", "a2c")])
+@pytest.mark.parametrize(("typo", "meant"), [("pppo", "ppo"), ("PPO", "ppo"), ("a2cc", "a2c"), ("tdd3", "td3")])
 def test_a_typo_is_answered_with_the_nearest_name(typo: str, meant: str) -> None:
     with pytest.raises(BadInputError, match=f"did you mean '{meant}'"):
         get_agent(typo)

@@ -53,6 +53,21 @@ class Parameterised(Protocol):
     def everything(self) -> Layout: ...
 
 
+class ActingNetwork(Protocol):
+    """What it takes to run a network forward."""
+
+    @property
+    def config(self) -> NetworkConfig: ...
+    @property
+    def encoder(self) -> Encoder: ...
+    @property
+    def recurrent(self) -> bool: ...
+    @property
+    def output_width(self) -> int:
+        """Of the policy."""
+        ...
+
+
 class Network:
     """The description from which both forwards, the layouts and the initial weights follow."""
 
@@ -71,6 +86,11 @@ class Network:
     def parameters(self) -> tuple[Parameter, ...]:
         """All of them, the policy's first."""
         return self.policy_parameters + self.value_parameters
+
+    @property
+    def output_width(self) -> int:
+        """Of the policy."""
+        return self.head.width
 
     @property
     def state(self) -> tuple[Field, ...]:
@@ -137,14 +157,19 @@ class Network:
 
     def _tower(self, name: str, out: int, gain: float) -> Iterator[Parameter]:
         width = self.encoder.width
+        hidden = self.config.hidden
         if self.shared:
-            width = self.config.lstm_size if self.recurrent else self.trunk_width
-        else:
-            for i, hidden in enumerate(self.config.hidden):
-                yield from _linear(f"{name}/{i}", width, hidden, _SQRT_2)
-                width = hidden
-        yield Parameter(f"{name}/out/weight", (out, width), gain)
-        yield Parameter(f"{name}/out/bias", (out,), 0)
+            width, hidden = self.config.lstm_size if self.recurrent else self.trunk_width, ()
+        yield from tower(name, width, hidden, out, gain)
+
+
+def tower(name: str, width: int, hidden: tuple[int, ...], out: int, gain: float) -> Iterator[Parameter]:
+    """Hidden layers above ``width`` inputs, and a head of ``out`` outputs that starts with this gain."""
+    for i, size in enumerate(hidden):
+        yield from _linear(f"{name}/{i}", width, size, _SQRT_2)
+        width = size
+    yield Parameter(f"{name}/out/weight", (out, width), gain)
+    yield Parameter(f"{name}/out/bias", (out,), 0)
 
 
 def convolutions(leaf: ObservationLeaf) -> tuple[Convolution, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from whorl.models.lstm import unroll_lstm
-from whorl.models.network import Network, convolutions
+from whorl.models.network import ActingNetwork, Network, convolutions
 from whorl.ops.namespace import AnyArray
 
 Parameters = Mapping[str, Tensor]
@@ -88,7 +88,7 @@ def forward_features(network: Network, parameters: Parameters, inputs: Inputs) -
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-def forward_tower(network: Network, parameters: Parameters, name: str, x: Tensor) -> Tensor:
+def forward_tower(network: ActingNetwork, parameters: Parameters, name: str, x: Tensor) -> Tensor:
     """The hidden layers of one tower."""
     for i in range(len(network.config.hidden)):
         x = _activation(network, _linear(parameters, f"{name}/{i}", x))
@@ -116,5 +116,5 @@ def _linear(parameters: Parameters, name: str, x: Tensor) -> Tensor:
     return torch.addmm(parameters[f"{name}/bias"], x, parameters[f"{name}/weight"])
 
 
-def _activation(network: Network, x: Tensor) -> Tensor:
+def _activation(network: ActingNetwork, x: Tensor) -> Tensor:
     return x.tanh() if network.config.activation == "tanh" else x.relu()

@@ -95,6 +95,8 @@ class ReplayLearning(ABC, Generic[Item]):
             name: Adam(self.parameters.flat[phase.part], phase.adam_eps) for name, phase in phases.items()
         }
         self.shard_batch = _share_of_batch(config, settings)
+        self.steps_each = config.gradient_steps or config.rows * settings.lanes
+        """Gradient steps of each update."""
         self._totals = Totals(spec.contribution, self.device)
         self._contributions: dict[int, Contribution] = {}
         self._replays: dict[int, Memory[Item]] = {}
@@ -150,7 +152,7 @@ class ReplayLearning(ABC, Generic[Item]):
         self._key = key
         if not self.learning_started:
             return
-        for number in range(self._config.gradient_steps):
+        for number in range(self.steps_each):
             for phase in self.phases():
                 yield Step(phase, number)
             self.gradient_steps += 1
@@ -218,7 +220,7 @@ class ReplayLearning(ABC, Generic[Item]):
         """The numbers that all draws of this update follow from, [gradient steps, rows of the shard's batch]."""
         found = self._uniforms.get(shard)
         if found is None:
-            shape = (self._config.gradient_steps, self.shard_batch)
+            shape = (self.steps_each, self.shard_batch)
             found = self._uniforms[shard] = generator(*self._key, shard, _DRAWING).random(shape)
         return found
 
@@ -280,7 +282,7 @@ class OffPolicyLearning(ReplayLearning[Transitions]):
         self._rows = rows_per_lane(config, settings, config.n_step)
         # Uniform draws do not depend on what is learnt from them, so that many steps' worth are gathered at once.
         each = 2 * spec.replay_bytes * self.shard_batch // config.replay.capacity
-        self.steps_at_once = 1 if config.replay.prioritised else max(1, min(BLOCK_BYTES // each, config.gradient_steps))
+        self.steps_at_once = 1 if config.replay.prioritised else max(1, min(BLOCK_BYTES // each, self.steps_each))
         """Gradient steps whose draws are gathered together: a *block*."""
         self._blocks: dict[int, tuple[int, Batch]] = {}
 
