@@ -7,6 +7,7 @@ from agent_batches import update as run_update
 
 from whorl.agents.a2c.config import A2CConfig
 from whorl.agents.contract import Learning
+from whorl.agents.impala.config import ImpalaConfig
 from whorl.agents.ppo.config import PPOConfig
 from whorl.agents.registry import get_agent
 from whorl.errors import CheckpointError
@@ -19,6 +20,9 @@ CASES = {
     "lstm": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=2, network=LSTM)),
     "a2c": ("a2c", A2CConfig(rows=8, normalise_observations=True)),
     "a2c_adam": ("a2c", A2CConfig(rows=8, optimiser="adam", network=LSTM)),
+    "ppo_vtrace": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=3, vtrace=True)),
+    "impala": ("impala", ImpalaConfig(rows=16, minibatches=2, normalise_rewards=True)),
+    "impala_lstm": ("impala", ImpalaConfig(rows=16, optimiser="rmsprop", network=LSTM)),
 }
 ENV = env_spec(action=BOX)
 cases = pytest.mark.parametrize("case", CASES)
@@ -73,7 +77,7 @@ def test_a_foreign_state_is_refused() -> None:
 
 
 def test_rows_that_are_not_valid_teach_nothing() -> None:
-    for case in ("ppo", "lstm", "a2c"):
+    for case in ("ppo", "lstm", "a2c", "ppo_vtrace", "impala", "impala_lstm"):
         name, config = CASES[case]
         policy = get_agent(name).policy(config, ENV)
         one, other = fresh(case), fresh(case)

@@ -26,6 +26,10 @@ class Differentiable(Protocol):
         """Values [N] alone, in host memory."""
         ...
 
+    def outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs in host memory, not to be differentiated."""
+        ...
+
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""
         ...
@@ -52,6 +56,11 @@ class Autograd:
         """Values [N] alone, in host memory."""
         values: NDArray[np.float32] = forward(self._network, self._leaves, inputs).value.cpu().numpy()
         return values
+
+    def outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs in host memory, not to be differentiated."""
+        policy, value = forward(self._network, self._leaves, inputs)
+        return Outputs(policy.cpu().numpy(), value.cpu().numpy())
 
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""

@@ -81,6 +81,10 @@ class Towers:
         values: NDArray[np.float32] = self._value.forward(inputs.features)[0].numpy()
         return values
 
+    def outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs in host memory, not to be differentiated."""
+        return self.forward(inputs)
+
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""
         policy, value = self._policy.forward(inputs.features), self._value.forward(inputs.features)
