@@ -8,12 +8,16 @@ Names are imported when first used, so that ``import whorl`` costs nothing.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whorl.runs.run import Run
+    from whorl.trainer import Trainer, load, train
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Run": "whorl.trainer",
+    "Run": "whorl.runs.run",
     "Trainer": "whorl.trainer",
     "load": "whorl.trainer",
     "train": "whorl.trainer",

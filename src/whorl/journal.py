@@ -14,7 +14,7 @@ from whorl.job import Job
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.files import os_reason
-from whorl.runs.metrics import MetricsSink, MetricsWriter
+from whorl.runs.metrics import MetricsSink, MetricsWriter, read_metrics
 from whorl.runs.result import Result, Staleness, Status, Transitions
 from whorl.runs.status import RunStatus
 
@@ -65,12 +65,16 @@ class Journal:
         """The learner has started, at update 0 or from a checkpoint. What was written beyond it is taken back."""
         self._opened = body
         self.updates, self.env_steps = int(body["updates"]), int(body["env_steps"])
+        is_first = self._env_steps_at_start is None
         if self._env_steps_at_start is None:
             self._env_steps_at_start = self.env_steps
         self._lost = self._collected(cluster) - self.env_steps  # whatever the checkpoint does not hold
-        self._metrics.truncate_after(self.updates)
-        self._history = [entry for entry in self._history if entry[0] <= self.env_steps]
+        for sink in self._sinks:
+            sink.rewind(self.updates, self.env_steps)
+        history = _returns_of(self.directory) if is_first and self.updates else self._history
+        self._history = [entry for entry in history if entry[0] <= self.env_steps]
         self._records_since_open = 0
+        self._recent.clear()
         for text in body["warnings"]:
             self.warn(text)
 
@@ -87,7 +91,7 @@ class Journal:
         self._staleness[staleness] = self._staleness.get(staleness, 0) + steps
         if body["return_mean"] is not None:
             self._history.append((self.env_steps, float(body["return_mean"])))
-        self.last = {**body, "env_steps_per_s": self._rate(1), "wall_s": at - self._started}
+        self.last = {**body, "env_steps_per_s": self._rate(1) or None, "wall_s": at - self._started}
         for sink in self._sinks:
             sink.write(self.last)
         if (error := self._metrics.last_error) and error not in self._warnings:
@@ -129,11 +133,12 @@ class Journal:
             env=config.env.id,
             workflow=config.workflow.name,
             engine=config.engine.name,
-            exact=bool(self._opened.get("exact", True)),
+            exact=bool(self._so_far().get("exact", True)),
             env_steps=self.env_steps,
             total_env_steps=config.run.steps,
             updates=self.updates,
-            episodes=int(self.last.get("episodes", 0)),
+            episodes=int(self._so_far().get("episodes", 0)),
+            resumed_at_env_steps=self._env_steps_at_start or 0,
             elapsed_s=time.monotonic() - self._started,
             env_steps_per_s=self._rate(1),
             updates_per_s=self._rate(2),
@@ -155,7 +160,7 @@ class Journal:
         self, status: Status, finished: Mapping[str, Any] | None, cluster: Cluster | None, error: str | None = None
     ) -> Result:
         """Write ``result.json`` and show the end."""
-        summary = {**self._opened, **(finished or {})}
+        summary = finished or self._so_far()
         config = self._job.config
         result = Result(
             status=status,
@@ -189,10 +194,16 @@ class Journal:
             if error is None:
                 raise WhorlError(f"{text}; the checkpoints are as they were") from reason
             self.warn(text)  # it failed anyway, and of that something worse
+        if status == "completed" and result.env_steps == self._env_steps_at_start:
+            self.warn("nothing was left to do: the run had reached its env steps or its return before")
         if cluster is not None:
             self._console.finish(self.status(cluster), result, self.directory.path)
         self._console.close()
         return result
+
+    def _so_far(self) -> Mapping[str, Any]:
+        """What is known of a run that has not finished: its newest update, or where it was opened."""
+        return {**self.last, "updates": self.updates} if self._records_since_open else self._opened
 
     def _rate(self, column: int) -> float:
         if len(self._recent) < 2:
@@ -226,6 +237,15 @@ class Journal:
 
     def _collected(self, cluster: Cluster | None) -> int:
         return (self._env_steps_at_start or 0) + (cluster.counted("actor") if cluster else 0)
+
+
+def _returns_of(directory: RunDirectory) -> list[tuple[int, float]]:
+    """(env_steps, return_mean) of earlier sessions, so that a resumed run shows its whole curve."""
+    metrics = read_metrics(directory.metrics)
+    if not {"env_steps", "return_mean"} <= metrics.keys():
+        return []
+    points = zip(metrics["env_steps"].tolist(), metrics["return_mean"].tolist(), strict=True)
+    return [(int(env_steps), value) for env_steps, value in points if math.isfinite(value)]
 
 
 def _as_shares(seconds: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:

@@ -9,13 +9,24 @@ import numpy as np
 from whorl.agents.contract import Policy
 from whorl.envs.door import ObservationDoor, RefusedValue, action_door
 from whorl.envs.registry import make_env
-from whorl.errors import BadInputError
+from whorl.errors import BadInputError, CheckpointError
 from whorl.job import Job
 from whorl.ops.noise import uniform
+from whorl.runs.checkpoint import load_latest
+from whorl.runs.directory import RunDirectory
 from whorl.types import Array, Arrays
 
 SAMPLING = "sampling"
 """The purpose word of noise for sampled actions outside training."""
+
+
+def newest_policy(job: Job, directory: RunDirectory) -> TrainedPolicy:
+    """The policy of a run's newest checkpoint."""
+    checkpoint = load_latest(directory.checkpoints)
+    if checkpoint is None:
+        path = directory.path
+        raise CheckpointError(f"{path}: no checkpoint yet; `whorl resume {path}` trains it")
+    return TrainedPolicy(job, checkpoint.arrays["learner"]["weights"])
 
 
 class RefusedObservation(BadInputError):

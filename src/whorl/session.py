@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from whorl.config.layers import dump_toml
-from whorl.engines.contract import Cluster, Message, RoleId
+from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
 from whorl.errors import CheckpointError, WhorlError
 from whorl.job import Job
 from whorl.journal import Journal
-from whorl.policy import TrainedPolicy
+from whorl.policy import TrainedPolicy, newest_policy
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.result import Result, Status
@@ -29,30 +29,39 @@ UNLIMITED = 2**62
 ANSWER_TIMEOUT_S = 60.0
 
 
+def plan_of(job: Job) -> tuple[Plan, Engine]:
+    """The wiring of a job and the engine to run it; refused here where the machine cannot run it."""
+    plan = get_workflow(job.config.workflow.name).plan(job)
+    engine = make_engine(job.config.engine, job.config.resources)
+    engine.check(plan)
+    return plan, engine
+
+
 class Session:
     """Holds the run directory's lock, the cluster and the journal. ``close`` ends every process, always."""
 
     def __init__(self, job: Job, directory: RunDirectory, console: Console, *, write_config: bool) -> None:
         self.directory = directory
         self.finished: Mapping[str, Any] | None = None
+        self.failure: BaseException | None = None
+        """What ended the cluster for good: nothing can be asked of it any more."""
         self._opened = False
         self._limit = 0
         self._wishes: set[str] = set()
         """What the learners were asked for and have not answered yet: a restarted one is asked again."""
         self._saves: list[Mapping[str, Any]] = []
         self._weights: Array | None = None
+        self._newest_save: Path | None = None
         self._result: Result | None = None
         self._lock = directory.lock()
         try:
             self.job = replace(job, run_dir=directory.path, token=self._lock.token)
-            plan = get_workflow(self.job.config.workflow.name).plan(self.job)
-            plan.check()
+            plan, engine = plan_of(self.job)
             if write_config:
                 directory.write_config(dump_toml(self.job.config))
             self.journal = Journal(directory, self.job, console)
             for warning in (*job.warnings, *self._lock.warnings):
                 self.journal.warn(warning)
-            engine = make_engine(self.job.config.engine, self.job.config.resources)
             self.cluster: Cluster = engine.launch(plan, self)
         except BaseException:
             self._lock.close()
@@ -74,6 +83,7 @@ class Session:
                 self.journal.record(body)
             case "saved":
                 self._saves.append(body)
+                self._newest_save = Path(body["path"])
                 self.journal.saved(body)
             case "save_failed":
                 self._saves.append(body)
@@ -93,6 +103,15 @@ class Session:
 
     # What the driver wishes -------------------------------------------------------------------------------------------
 
+    @property
+    def closed(self) -> bool:
+        """Every process has ended."""
+        return self._result is not None
+
+    def open(self) -> None:
+        """Wait for the learner to say where it begins."""
+        self.run(lambda: self._opened)
+
     def allow(self, updates: int) -> None:
         """Let the run go on to this many updates."""
         self._limit = updates
@@ -106,7 +125,11 @@ class Session:
             self.journal.show(self.cluster)
             return until() or self.finished is not None
 
-        self.cluster.run(enough, timeout_s)
+        try:
+            self.cluster.run(enough, timeout_s)
+        except BaseException as error:
+            self.failure = error
+            raise
 
     def _ask(self, kind: str) -> None:
         """Send a wish; the first learner decides for all, the others need to know only of the end."""
@@ -121,10 +144,18 @@ class Session:
         self._wishes.discard(kind)
 
     def save(self) -> Path:
-        """Write a checkpoint now, between updates."""
+        """Write a checkpoint now, between updates; a run that is done has saved itself."""
+        if self.finished is not None:
+            self.check_saved()
+            assert self._newest_save is not None
+            return self._newest_save
         self._saves.clear()
         self._wish("save", lambda: bool(self._saves))
-        outcome = self._saves[-1] if self._saves else {"text": f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s"}
+        outcome = (
+            self._saves[-1]
+            if self._saves
+            else {"text": f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s"}
+        )
         if "path" not in outcome:
             raise CheckpointError(outcome["text"])
         return Path(outcome["path"])
@@ -143,6 +174,8 @@ class Session:
 
     def policy(self) -> TrainedPolicy:
         """The policy as it is now."""
+        if self.finished is not None:
+            return newest_policy(self.job, self.directory)
         self._weights = None
         self._wish("weights", lambda: self._weights is not None)
         if self._weights is None:

@@ -16,24 +16,25 @@ from pathlib import Path
 from typing import Any, Self
 
 from whorl.config.layers import difference, from_plain
-from whorl.config.schema import Config
+from whorl.config.schema import Config, Resources
 from whorl.config.toml import load_toml
-from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, CheckpointError, ConfigError
+from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, ConfigError, WhorlError
 from whorl.evaluate import Evaluation, evaluate
-from whorl.policy import TrainedPolicy
+from whorl.policy import TrainedPolicy, newest_policy
 from whorl.prepare import prepare
 from whorl.resolve import config_from_keywords
-from whorl.runs.checkpoint import load_latest
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.run import Run
-from whorl.session import UNLIMITED, Session
+from whorl.runs.tensorboard import require_tensorboard
+from whorl.session import UNLIMITED, Session, plan_of
 from whorl.signals import StopSignals
 
 
 def train(agent: str, env: str, *, run_dir: str | Path | None = None, quiet: bool = True, **settings: Any) -> Run:
     """Train to the end and return the run. Settings are the command line's flags by name (``steps``, ``actors``,
-    ``seed``, ...) and ``set={"agent.clip": 0.1}`` for everything else."""
+    ``seed``, ...) and ``set={"agent.clip": 0.1}`` for everything else. Ctrl-C or SIGTERM ends it early: the run is
+    saved, and its status is ``preempted``."""
     config = config_from_keywords(agent, env, settings)
     session = _drive(lambda signals: _new_session(config, run_dir, make_console(quiet), signals))
     return load(session.directory.path)
@@ -51,7 +52,7 @@ def run_training(config: Config, run_dir: Path | None, console: bool = True) -> 
 
 def resume_training(run_dir: Path, *, steps: int | None = None, console: bool = True, **changes: Any) -> int:
     """``whorl resume``: returns the exit code. ``changes`` are ``actors``, ``envs_per_actor``, ``learners``,
-    ``engine``; None leaves one as it was."""
+    ``engine`` (None leaves one as it was) and ``stop_return`` (None: do not stop at a return)."""
     return _exit_code(
         _drive(lambda signals: _resumed_session(run_dir, steps, changes, make_console(not console), signals))
     )
@@ -62,6 +63,9 @@ def _new_session(
 ) -> Session:
     """Whatever can be refused is refused before the run directory is made."""
     job = prepare(config)
+    if config.run.tensorboard:
+        require_tensorboard()
+    plan_of(job)
     if signals is not None:
         signals.hold()
     directory = RunDirectory.create(run_dir, config.agent_name, config.env.id)
@@ -90,30 +94,44 @@ def _resumed_session(
 
 
 def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -> Config:
-    """The stored config with more steps, or with its environments shared out differently."""
-    resources = replace(stored.resources, **{k: v for k, v in changes.items() if v is not None and k != "engine"})
-    config = replace(stored, resources=resources)
-    if steps is not None:
-        config = replace(config, run=replace(config.run, steps=steps))
-    if changes.get("engine"):
-        config = replace(config, engine=replace(config.engine, name=changes["engine"]))
-    before, after = stored.resources, resources
-    if after.actors * after.envs_per_actor != before.actors * before.envs_per_actor:
+    """The stored config with more steps, on another engine, or with its environments shared out differently."""
+    run = replace(stored.run, stop_return=changes.get("stop_return", stored.run.stop_return))
+    given = {name: value for name, value in changes.items() if value is not None and name != "stop_return"}
+    engine = given.pop("engine", stored.engine.name)
+    return replace(
+        stored,
+        resources=_shared_out(stored.resources, given),
+        run=run if steps is None else replace(run, steps=steps),
+        engine=replace(stored.engine, name=engine),
+    )
+
+
+def _shared_out(stored: Resources, given: dict[str, Any]) -> Resources:
+    """As many environments and shards as before (results depend on both) over other numbers of actors and learners.
+    Of actors and envs_per_actor one is enough."""
+    lanes = stored.actors * stored.envs_per_actor
+    if "actors" in given:
+        given = {"envs_per_actor": lanes // given["actors"], **given}
+    elif "envs_per_actor" in given:
+        given = {"actors": lanes // given["envs_per_actor"], **given}
+    resources = replace(stored, **given)
+    if resources.actors * resources.envs_per_actor != lanes:
         raise ConfigError(
-            f"the run has {before.actors * before.envs_per_actor} environments and cannot go on with "
-            f"{after.actors * after.envs_per_actor}: keep actors times envs-per-actor the same"
+            f"the run has {lanes} environments and cannot go on with another number of them: actors times "
+            f"envs-per-actor must be {lanes}"
         )
-    return config
+    if resources.shards % resources.learners:
+        raise ConfigError(
+            f"the run cuts each batch into {resources.shards} (resources.shards), which cannot be shared out over "
+            f"{resources.learners} learners and cannot change: use a number of learners that divides it"
+        )
+    return resources
 
 
 def load_policy(run_dir: Path) -> TrainedPolicy:
     """The policy of a run's newest checkpoint."""
     directory = RunDirectory.open(run_dir)
-    job = prepare(stored_config(directory))
-    checkpoint = load_latest(directory.checkpoints)
-    if checkpoint is None:
-        raise CheckpointError(f"{run_dir}: no checkpoint yet; `whorl resume {run_dir}` trains it")
-    return TrainedPolicy(job, checkpoint.arrays["learner"]["weights"])
+    return newest_policy(prepare(stored_config(directory)), directory)
 
 
 def evaluate_run(run_dir: Path, *, episodes: int, seed: int = 0, video: bool = False) -> Evaluation:
@@ -160,14 +178,23 @@ class Trainer:
 
     def __init__(self, agent: str, env: str, *, run_dir: str | Path | None = None, **settings: Any) -> None:
         config = config_from_keywords(agent, env, settings)
-        self._session = _new_session(config, run_dir, make_console(quiet=True))
+        self._begin(_new_session(config, run_dir, make_console(quiet=True)))
 
     @classmethod
     def resume(cls, run_dir: str | Path, *, steps: int | None = None) -> Self:
         """Go on with a run that was stopped."""
         trainer = cls.__new__(cls)
-        trainer._session = _resumed_session(run_dir, steps, {}, make_console(quiet=True))
+        trainer._begin(_resumed_session(run_dir, steps, {}, make_console(quiet=True)))
         return trainer
+
+    def _begin(self, session: Session) -> None:
+        """Wait for the learner, so that the counts of a resumed run are there from the start."""
+        self._session = session
+        try:
+            session.open()
+        except BaseException as error:
+            session.finish("failed", error)
+            raise
 
     @property
     def path(self) -> Path:
@@ -192,24 +219,35 @@ class Trainer:
     def step(self, updates: int = 1) -> dict[str, Any]:
         """Collect and learn; returns the last update's metrics."""
         goal = self.updates + updates
-        self._session.allow(goal)
-        self._session.run(lambda: self.updates >= goal)
-        return self._session.journal.last
+        session = self._open_session()
+        session.allow(goal)
+        session.run(lambda: self.updates >= goal)
+        return session.journal.last
 
     def save(self) -> Path:
         """Write a checkpoint and return its path."""
-        return self._session.save()
+        return self._open_session().save()
 
     def policy(self) -> TrainedPolicy:
         """The current policy, to act with."""
-        return self._session.policy()
+        return self._open_session().policy()
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> dict[str, float]:
         """Play whole episodes greedily in a fresh environment, as ``whorl eval`` does: ``return_mean`` and more."""
         return evaluate(self.policy(), episodes, seed=seed).summary()
 
+    def _open_session(self) -> Session:
+        if self._session.closed:
+            raise WhorlError(f"the trainer is closed; whorl.Trainer.resume({str(self.path)!r}) goes on with its run")
+        return self._session
+
     def close(self) -> None:
         """Save, end every process and write the result. Closing twice is fine."""
+        if self._session.closed:
+            return
+        if self._session.failure is not None:  # it was raised already, and there is nobody left to save anything
+            self._session.finish("failed", self._session.failure)
+            return
         try:
             if self._session.finished is None:
                 self._session.stop()

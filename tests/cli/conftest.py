@@ -10,6 +10,9 @@ import pytest
 from fake_agent import FakeConfig
 
 from whorl.cli.main import main
+from whorl.envs.check import Finding, Report
+from whorl.evaluate import Evaluation
+from whorl.export import Export
 
 
 @pytest.fixture
@@ -28,11 +31,18 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path) -> list[tuple[str, Any]]:
 
         return called
 
-    report = SimpleNamespace(
-        facts=[("observation", "Box(4,)"), ("speed", "90,000 steps/s")],
-        findings=[SimpleNamespace(what="reward is NaN", where="step 3", mend="check the division")],
-        ok=False,
+    report = Report(
+        "Broken-v0",
+        (Finding("reward is NaN", "step 3", "check the division"),),
+        {
+            "observation": ["pos: vector float32[2]", "mode: discrete int64[]"],
+            "steps_per_s": 90_000.4,
+            "step_time_s": 11.1e-6,
+            "reset_time_s": 0.0123,
+            "deterministic": True,
+        },
     )
+    export = Export(tmp_path / "policy.onnx", {"obs": "float32 [batch, 4]"}, {"action": "int64 [batch]"}, 1.25e-7)
     parts = {
         "whorl.agents.registry": {"agent_names": lambda: sorted(agents), "get_agent": agents.__getitem__},
         "whorl.workflows.registry": {"workflow_table": lambda: [("sync", "All wait."), ("overlap", "One behind.")]},
@@ -42,12 +52,10 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path) -> list[tuple[str, Any]]:
         "whorl.trainer": {
             "run_training": note("run_training", 0),
             "resume_training": note("resume_training", 75),
-            "evaluate_run": note(
-                "evaluate_run", SimpleNamespace(returns=[1.0, 3.0], lengths=[10, 20], video=tmp_path / "film.mp4")
-            ),
+            "evaluate_run": note("evaluate_run", Evaluation([1.0, 3.0], [10, 20], tmp_path / "film.mp4")),
         },
         "whorl.runs.plot": {"plot_runs": note("plot_runs", tmp_path / "curve.png")},
-        "whorl.export": {"export_run": note("export_run", tmp_path / "policy.onnx")},
+        "whorl.export": {"export_run": note("export_run", export)},
         "whorl.bench": {"main": note("bench", 0)},
     }
     for name, members in parts.items():

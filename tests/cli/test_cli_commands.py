@@ -69,32 +69,43 @@ def test_training_from_a_written_config_gives_the_same_config(whorl, calls, tmp_
 
 def test_commands_call_their_parts(whorl, calls, tmp_path):
     assert whorl("resume", "r", "--steps", "5")[0] == 75
-    assert calls[-1] == ("resume_training", ((Path("r"),), {"steps": 5, "console": True}))
+    assert calls[-1] == ("resume_training", ((Path("r"),), {"steps": 5, "engine": None, "console": True}))
+    changes = ("--actors", "4", "--envs-per-actor", "2", "--learners", "2", "--engine", "inline")
+    assert whorl("resume", "r", *changes, "--quiet")[0] == 75
+    asked = {"actors": 4, "envs_per_actor": 2, "learners": 2, "engine": "inline", "console": False}
+    assert calls[-1] == ("resume_training", ((Path("r"),), asked))
     _, out, _ = whorl("eval", "r", "--episodes", "2", "--video")
     assert calls[-1] == ("evaluate_run", ((Path("r"),), {"episodes": 2, "seed": 0, "video": True}))
     assert "2 episodes: return mean 2.00, standard deviation 1.00, min 1.00, max 3.00; length mean 15.0" in out
     assert f"film: {tmp_path / 'film.mp4'}" in out
     assert whorl("plot", "a", "b", "-o", "c.png")[1] == f"{tmp_path / 'curve.png'}\n"
     assert calls[-1] == ("plot_runs", (([Path("a"), Path("b")], Path("c.png")), {}))
-    assert whorl("export", "r", "--to", "onnx")[1] == f"{tmp_path / 'policy.onnx'}\n"
+    assert whorl("plot", "a")[0] == 0
+    assert calls[-1] == ("plot_runs", (([Path("a")], Path("a/curve.png")), {}))
+    assert whorl("export", "r", "--to", "onnx")[1].splitlines() == [
+        f"{tmp_path / 'policy.onnx'}",
+        "  inputs    obs float32 [batch, 4]",
+        "  outputs   action int64 [batch]",
+        "  checked   against the policy: largest difference 1.2e-07",
+    ]
+    assert whorl("export", "r", "--to", "onnx", "--quiet")[1] == f"{tmp_path / 'policy.onnx'}\n"
     assert calls[-1] == ("export_run", ((Path("r"), "onnx", None), {}))
     assert whorl("bench", "ppo", "--repeats", "5")[0] == 0
     assert calls[-1] == ("bench", ((["ppo"], 5, None), {}))
 
 
 def test_check_env_prints_facts_and_findings(whorl, calls):
-    code, out, _ = whorl("check-env", "Broken-v0", "--set", "env.kwargs.p=0.5")
-    ((env_config,), _) = calls[-1][1]
-    assert (code, env_config.id, env_config.kwargs) == (1, "Broken-v0", {"p": 0.5})
+    code, out, _ = whorl("check-env", "Broken-v0", "--set", "env.kwargs.p=0.5", "--timeout", "90")
+    ((env_config, timeout_s), _) = calls[-1][1]
+    assert (code, env_config.id, env_config.kwargs, timeout_s) == (1, "Broken-v0", {"p": 0.5}, 90)
     assert out.splitlines() == [
-        "observation  Box(4,)",
-        "speed        90,000 steps/s",
-        "",
-        "wrong: reward is NaN",
-        "  where: step 3",
-        "  mend:  check the division",
-        "",
-        "Broken-v0: not fit for training yet",
+        "Broken-v0: 1 problem",
+        "  wrong          reward is NaN",
+        "  where          step 3",
+        "  mend           check the division",
+        "  observation    pos: vector float32[2], mode: discrete int64[]",
+        "  speed          90,000 env steps/s (a step takes 11.1 us, a reset 12.3 ms)",
+        "  deterministic  yes",
     ]
 
 

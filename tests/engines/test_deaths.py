@@ -57,7 +57,15 @@ def test_a_killed_actor_is_replaced_within_three_seconds_and_told(launch, record
     assert time.monotonic() - killed_at < 3.0
     assert recorder.restarted_at[0] - killed_at < 1.0
     assert recorder.restarts == [(actor(2), 1, "killed by SIGKILL")]
-    lost = {"kind": "actor", "index": 2, "incarnation": 1, "where": 0, "cause": "killed by SIGKILL", "counted": 0}
+    lost = {
+        "kind": "actor",
+        "index": 2,
+        "incarnation": 1,
+        "where": 0,
+        "cause": "killed by SIGKILL",
+        "counted": 0,
+        "phase": "waiting",
+    }
     assert recorder.bodies("lost") == [lost]
     assert recorder.bodies("up")[-1]["incarnation"] == 1
     assert cluster.restarts == {"actor": 1, "learner": 0}
@@ -154,7 +162,7 @@ def test_a_killed_reader_gives_its_slot_back_and_the_rest_stays_readable(launch,
 @pytest.mark.parametrize(
     ("how", "cause"),
     [
-        ("exit0", "exited with code 0 before its role had ended"),
+        ("exit0", "exited with code 0, before its role had ended"),
         ("segfault", "killed by SIGSEGV"),
         ("exit", "SystemExit: 3"),
         ("raise", "RuntimeError: the simulator lost its licence"),

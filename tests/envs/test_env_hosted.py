@@ -37,7 +37,7 @@ class Hosts:
         self.client = self.connect()
 
     def connect(self, session: int = 0) -> HostedLanes:
-        return HostedLanes(self.spec, self.lanes, self.channels, self.run_once, self.listen, session)
+        return HostedLanes(self.spec, self.lanes, self.channels, self.run_once, self.listen, session=session)
 
     def replace(self, lane: int) -> None:
         """As after a kill: the environment is gone, the channels are not."""
@@ -205,5 +205,5 @@ def test_a_quarantined_state_in_the_ledger_is_skipped_inside_too() -> None:
     spec = probe_env(config).spec
     (state,) = walk_with_ledger(ScalarLanes(config, spec, range(1), 1), np.ones((4, 1), np.int64))
     lanes = ScalarLanes(config, spec, range(1), 1)
-    drain(lanes.start([LaneState(**{**state.__dict__, "skip": True})]))
-    assert lanes.episodes == [1]
+    drain(lanes.start([LaneState(**{**state.__dict__, "skip": 3})]))
+    assert lanes.episodes == [state.episode + 3]

@@ -34,7 +34,7 @@ def test_gymnasium_finds_no_fault(name: str) -> None:
 
 def test_the_catalogue_has_a_line_for_each() -> None:
     entries = library.catalogue()
-    assert len(entries) == 15
+    assert len(entries) == 16
     assert all(env_id.startswith("whorl/") and 20 < len(summary) < 120 for env_id, summary in entries)
 
 

@@ -73,12 +73,12 @@ def test_a_copy_goes_ahead_without_the_original():
     assert_stands_where(ahead, lanes)
 
 
-def test_a_quarantined_lane_is_told_to_begin_anew_once():
+def test_a_lane_that_was_given_up_is_told_to_begin_a_later_episode_once():
     lanes = [MadeUpLane(i, []) for i in range(2)]
     ledger = Ledger(range(2), ENV, AGENT)
     ledger.accept(write_trajectory(lanes, 0))
-    ledger.quarantine(1)
-    assert [state.skip for state in unpack_lane_states(ledger.order(), ENV)] == [False, True]
+    ledger.give_up(1, times=2)
+    assert [state.skip for state in unpack_lane_states(ledger.order(), ENV)] == [0, 2 * (1 + AGENT.rows)]
     ledger.accept(write_trajectory(lanes, 1))
     assert not ledger.order()["skip"].any()
 

@@ -105,7 +105,7 @@ def test_summary() -> None:
         "Next",
         "  whorl eval 'my runs/ppo-1'",
         "  whorl plot 'my runs/ppo-1'",
-        "  whorl resume 'my runs/ppo-1' --steps 102400",
+        "  whorl resume 'my runs/ppo-1' --stop-return none",
     ]
 
 

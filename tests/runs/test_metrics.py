@@ -71,11 +71,11 @@ def test_a_killed_writer_leaves_readable_lines(tmp_path: Path) -> None:
     assert (metrics["env_steps"] == metrics["update"] * 8).all()
 
 
-def test_truncate_after_forgets_later_updates(tmp_path: Path) -> None:
+def test_rewinding_forgets_later_updates(tmp_path: Path) -> None:
     writer = MetricsWriter(tmp_path / "metrics.jsonl")
     for update in range(1, 6):
         writer.write({"update": update, "env_steps": update})
-    writer.truncate_after(3)
+    writer.rewind(3, 300)
     writer.write({"update": 4, "env_steps": 44})
     writer.close()
     assert read_metrics(tmp_path / "metrics.jsonl")["env_steps"].tolist() == [1, 2, 3, 44]
@@ -131,7 +131,8 @@ def test_episode_window() -> None:
 
 
 def test_tensorboard_files_hold_the_metrics(tmp_path: Path) -> None:
-    writer = TensorBoardWriter(tmp_path, resumed_at_env_steps=4)
+    writer = TensorBoardWriter(tmp_path)
+    writer.rewind(0, 4)
     writer.write({"update": 1, "env_steps": 8, "return_mean": 2.5, "loss": None, "kl": math.inf})
     writer.flush()
     writer.close()
@@ -145,6 +146,6 @@ def test_tensorboard_files_hold_the_metrics(tmp_path: Path) -> None:
 
 
 def test_tensorboard_missing_says_how_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'whorl\[tensorboard\]'"):
         TensorBoardWriter(tmp_path)

@@ -105,9 +105,9 @@ def test_seeds_are_grouped(tmp_path: Path) -> None:
 
     runs = [curves("a", "ppo", 1), curves("b", "a2c", 1), curves("c", "ppo", 2), curves("d", "ppo", 3, rate=0.2)]
     assert [(group.label, len(group.members)) for group in group_runs(runs)] == [
-        ("ppo on X-v1 (a), mean of 2 seeds", 2),
+        ("ppo on X-v1 (rate 0.1), mean of 2 seeds", 2),
         ("a2c on X-v1", 1),
-        ("ppo on X-v1 (d)", 1),
+        ("ppo on X-v1 (rate 0.2)", 1),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -30,37 +31,59 @@ class Actor:
         seed = job.config.run.seed
         if commands:
             channels = list(zip(commands, answers, strict=True))
-            hosted = HostedLanes(job.env, self._lanes, channels, self._wait, self._listen, role.incarnation)
+            hosted = HostedLanes(
+                job.env, self._lanes, channels, self._wait, self._listen, self._recovered, role.incarnation
+            )
             self._hosted: HostedLanes | None = hosted
             self._envs: LaneEnvs = hosted
         else:
             self._hosted = None
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
+        self._tells_of_faults_at = 1
         policy = job.agent.policy(job.config.agent, job.env)
         strike = fault_hook(role.id, role.incarnation)
         self._collector = Collector(policy, self._envs, seed, role.clock, strike)
 
     def begin(self) -> Generator[Wait, None, int]:
         """Wait for the start order, bring the lanes to where it says, and return the number of the next trajectory."""
-        order = yield from self._role.line.expect("start")
-        states = unpack_lane_states(order.body, self._job.env)
-        yield from self._collector.begin(states, leaves_of(order.body, "state/"))
-        return int(order.body["number"][0])
+        while (order := self._listen()) is None:
+            yield Wait((self._role.line.readable,), "the learner's start order")
+        states = unpack_lane_states(order, self._job.env)
+        yield from self._collector.begin(states, leaves_of(order, "state/"))
+        return int(order["number"][0])
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory with the weights as they are."""
         yield from self._collector.fill(trajectory, self._weight_views, version, number)
+        if self._envs.fault_count >= self._tells_of_faults_at:
+            self._tell_of_faults()
+
+    def _tell_of_faults(self) -> None:
+        """In the log, and to the user: the first fault, and whenever there are twice as many."""
+        count, latest = self._envs.fault_count, list(self._envs.faults)
+        self._tells_of_faults_at = 2 * count
+        print(f"{count} environment faults so far, the latest:", *latest, sep="\n  ", file=sys.stderr, flush=True)
+        times = "a fault" if count == 1 else f"{count} faults"
+        text = f"{self._role.id} met {times} of its environments, which were made anew; the last: {latest[-1]}"
+        self._role.line.send("warning", {"text": text})
 
     def _wait(self, endpoints: tuple[Any, ...], waiting_for: str, lanes: Sequence[int]) -> Wait:
         """For environments in processes of their own, or for news of them."""
         peers = tuple(RoleId("env", lane) for lane in lanes)
         return Wait((*endpoints, self._role.line.readable), waiting_for, peers)
 
-    def _listen(self) -> None:
-        """Hear which environments' processes were replaced."""
+    def _listen(self) -> Arrays | None:
+        """Hear which environments' processes were replaced, at any time; returns a start order if one comes."""
         while (message := self._role.line.try_receive()) is not None:
+            if message.kind == "start":
+                return message.body
             if message.kind == "lost" and self._hosted is not None:
                 self._hosted.host_lost(message.body["index"], message.body["incarnation"])
+        return None
+
+    def _recovered(self, lane: int) -> None:
+        """An environment whose process had died steps again: its deaths so far are not held against it."""
+        self._role.line.send("recovered", {"kind": "env", "index": lane})
 
     def __enter__(self) -> Self:
         return self
@@ -68,4 +91,6 @@ class Actor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._envs.close()
+        if self._hosted is None or kind is None or kind is GeneratorExit:
+            self._envs.close()
+        # Else the actor failed and is replaced, and the next one needs the environments' processes.

@@ -86,7 +86,7 @@ class Progress(NamedTuple):
 
     @property
     def fraction(self) -> float:
-        """0 at the start, 1 at the end."""
+        """Of the environment steps learnt from before this update: 0 at the first one, under 1 at the last."""
         return min(1.0, self.env_steps / max(1, self.total_env_steps))
 
 

@@ -36,6 +36,7 @@ def _envs() -> Rows:
 
     own = sorted(catalogue())
     own_ids = {env_id for env_id, _ in own}
+    own = [(env_id, summary.replace("``", "")) for env_id, summary in own]
     return own + [(env_id, summary) for env_id, summary in _gymnasium_envs() if env_id not in own_ids]
 
 
@@ -45,8 +46,10 @@ def _gymnasium_envs() -> Rows:
 
     newest: dict[str, tuple[int, str, str]] = {}
     for env_id, spec in gymnasium.registry.items():
+        if not isinstance(spec.entry_point, str):
+            continue  # bridges to old Gym, which only say that another package is needed
         name, _, version = env_id.rpartition("-v")
-        family = _family(str(spec.entry_point))
+        family = _family(spec.entry_point)
         if name and version.isdigit() and int(version) >= newest.get(name, (-1, "", ""))[0]:
             newest[name] = (int(version), env_id, family)
     return sorted(((env_id, family) for _, env_id, family in newest.values()), key=lambda row: (row[1], row[0]))

@@ -92,7 +92,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     width = max(map(len, COMMANDS))
     parser.usage = "whorl COMMAND ..."
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--version", action="version", version=f"whorl {__version__}")
+    parser.add_argument("--version", action="version", help="Show the version.", version=f"whorl {__version__}")
     parser.epilog = "\n".join(
         [
             "commands:",

@@ -24,7 +24,8 @@ class Parser(argparse.ArgumentParser):
     """Raises instead of printing usage and leaving; takes no abbreviations, which break when options are added."""
 
     def __init__(self, prog: str, description: str) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False)
+        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False)
+        self.add_argument("-h", "--help", action="help", help="Show this help.")
         self.add_argument("--debug", action="store_true", help="Show the traceback of an error.")
         self.add_argument("--quiet", action="store_true", help="Print errors and results only.")
 
@@ -82,6 +83,12 @@ def positive_integer(text: str, option: str) -> int:
 def natural_number(text: str, option: str) -> int:
     """An integer from 0 given to an option of a command."""
     value: int = parse(Kind("integer", bounds=(AtLeast(0),)), text, option)
+    return value
+
+
+def optional_number(text: str, option: str) -> float | None:
+    """A number given to an option of a command, or ``none``."""
+    value: float | None = parse(Kind("number", optional=True), text, option)
     return value
 
 

@@ -20,5 +20,5 @@ def run(arguments: argparse.Namespace) -> int:
     """Draw, and print where."""
     from whorl.runs.plot import plot_runs
 
-    print(plot_runs(arguments.run_dirs, arguments.out))
+    print(plot_runs(arguments.run_dirs, arguments.out or arguments.run_dirs[0] / "curve.png"))
     return EXIT_DONE

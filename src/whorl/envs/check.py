@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -54,12 +54,37 @@ class Report:
 
     def lines(self) -> list[str]:
         """For people."""
-        lines = [f"{self.env_id}: {'good' if self.is_good else f'{len(self.findings)} found'}"]
+        count = len(self.findings)
+        verdict = "good" if self.is_good else f"{count} problem{'s' * (count > 1)}"
+        lines = [f"{self.env_id}: {verdict}"]
         for finding in self.findings:
-            lines += [f"  wrong  {finding.what}", f"  where  {finding.where}", f"  mend   {finding.mend}"]
-        width = max((len(name) for name in self.facts), default=0)
-        lines += [f"  {name.replace('_', ' '):{width}}  {value}" for name, value in self.facts.items()]
+            lines += [f"  wrong          {finding.what}", f"  where          {finding.where}"]
+            lines += [f"  mend           {finding.mend}"]
+        lines += [f"  {name:<13}  {text}" for name, text in _in_words(self.facts)]
         return lines
+
+
+def _in_words(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The facts with units, and the three about speed as one."""
+    for name, value in facts.items():
+        match name:
+            case "observation":
+                yield name, ", ".join(value)
+            case "steps_per_s":
+                times = (_duration(facts[key]) for key in ("step_time_s", "reset_time_s"))
+                yield "speed", f"{value:,.0f} env steps/s (a step takes {next(times)}, a reset {next(times)})"
+            case "step_time_s" | "reset_time_s":
+                continue
+            case _:
+                yield name.replace("_", " "), {True: "yes", False: "no"}.get(value, str(value))
+
+
+def _duration(seconds: float) -> str:
+    """As people say it: ``16 us``, ``1.2 ms``, ``3 s``."""
+    for limit_s, factor, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
+        if seconds < limit_s:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def check_env(config: EnvConfig, timeout_s: float = CHECK_TIMEOUT_S) -> Report:
@@ -73,7 +98,7 @@ def check_env(config: EnvConfig, timeout_s: float = CHECK_TIMEOUT_S) -> Report:
     if "error" in result:
         raise _error_of(result)
     if outcome.timed_out:
-        mend = "let every call return; if it is only slow, set env.step_timeout_s and check with more time"
+        mend = "let every call return; if it is only slow, check it with a longer --timeout"
         return Report(config.id, (Finding(f"it did not come back within {timeout_s:g} s", where, mend),))
     mend = "mend the crash (run it under `python -X faulthandler`); until then set env.hosting to process"
     return Report(config.id, (Finding(f"it ended its own process ({outcome.ending})", where, mend),))

@@ -80,8 +80,8 @@ class LaneState:
     """None for a lane that has not started: a plain reset."""
     snapshot: bytes | None = None
     """The environment's own saved state, where it offers one."""
-    skip: bool = False
-    """Quarantined: do not step these actions again, begin the next episode instead."""
+    skip: int = 0
+    """Quarantined when above 0: do not step these actions again, begin the episode so many later instead."""
 
 
 class LaneEnvs(Protocol):
@@ -97,8 +97,8 @@ class LaneEnvs(Protocol):
 
     @property
     def episodes(self) -> Sequence[int]:
-        """Number of each lane's current episode. It grows by one with every ``first`` row; after ``start`` it is one
-        more than the ledger's where an episode was given up."""
+        """Number of each lane's current episode. It grows by one with every ``first`` row; after ``start`` it is
+        greater than the ledger's where an episode was given up."""
         ...
 
     @property

@@ -154,7 +154,7 @@ def _walk(config: EnvConfig, spec: EnvSpec, findings: list[dict[str, str]], say:
     for text in list(lane.faults)[:3]:
         where, _, what = text.partition(" raised ")
         place, _, method = where.rpartition(": ")
-        findings.append(_finding(f"{method} raised {what}", place, _MEND_RAISED))
+        findings.append(_finding(f"{method} raised {what}", place.removeprefix(f"{config.id}: "), _MEND_RAISED))
     return {
         "steps_per_s": round(len(steps_s) / sum(steps_s), 1) if steps_s else 0.0,
         "step_time_s": statistics.median(steps_s or [0.0]),

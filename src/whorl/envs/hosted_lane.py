@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,7 +54,15 @@ Question = Generator[Command, Arrays, bool]
 class HostedLane:
     """Everything the actor knows of a lane: enough to build its environment again in another process."""
 
-    def __init__(self, spec: EnvSpec, lane: int, index: int, block: RowBlock, first_number: int) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        lane: int,
+        index: int,
+        block: RowBlock,
+        recovered: Callable[[int], None] | None,
+        first_number: int,
+    ) -> None:
         self.spec, self.lane, self.index = spec, lane, index
         self.incarnation, self.is_lost, self.exact = ANY_INCARNATION, False, True
         self.episode = 0
@@ -63,7 +71,8 @@ class HostedLane:
         self.faults: deque[str] = deque(maxlen=20)
         self.fault_count = 0
         self._host_faults = 0
-        self._block = block
+        self._block, self._recovered = block, recovered
+        self._died_since_a_step = False
         self._number = first_number
         self._attempt = 0
         self._actions: list[Array] = []
@@ -75,6 +84,10 @@ class HostedLane:
     def start(self, state: LaneState) -> Conversation:
         """A plain reset, or back to where the ledger says; failing that, the next episode."""
         self.episode = state.episode
+        if state.skip:
+            self.exact = False
+            yield from self._begin(state.episode + state.skip, "first")
+            return
         if state.observation is None:
             yield from self._begin(state.episode, "first")
             return
@@ -84,7 +97,7 @@ class HostedLane:
             self._arrived = {name: np.array(state.observation[name]) for name in self._arrived}
             return
         self._actions, self.snapshot = list(state.actions), state.snapshot
-        if not state.skip and (self.spec.restore != "none" or not self._actions):
+        if self._may_rebuild():
             while True:
                 try:
                     if not (yield from self._rebuild()):
@@ -122,6 +135,10 @@ class HostedLane:
             self._actions.append(action)
             self._keep(answer)
             self._deaths.clear()
+            if self._died_since_a_step:
+                self._died_since_a_step = False
+                if self._recovered is not None:
+                    self._recovered(self.lane)
             self._row = "final" if self._ends[1] or self._ends[2] else "stepped"
             return
         self.exact = False
@@ -209,6 +226,7 @@ class HostedLane:
 
     def _is_given_up(self) -> bool:
         """Count a death where it happened; True when the episode should not be tried again."""
+        self._died_since_a_step = True
         self._deaths[self._position] += 1
         deaths = self._deaths[self._position]
         if deaths < DEATHS_BEFORE_QUARANTINE and self._may_rebuild():

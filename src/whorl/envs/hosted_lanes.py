@@ -40,8 +40,9 @@ class HostedLanes:
     """The actor's side of K hosts.
 
     ``wait`` makes what ``arrival`` yields. ``listen`` is called whenever the lanes wake up: the actor looks at its
-    own line there, and calls ``host_lost`` when told that a host was replaced. ``session`` must differ between an
-    actor and the one that replaces it (its incarnation does).
+    own line there, and calls ``host_lost`` when told that a host was replaced. ``recovered`` is told of a lane that
+    takes a new step after deaths of its host. ``session`` must differ between an actor and the one that replaces it
+    (its incarnation does).
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class HostedLanes:
         lanes: range,
         channels: Sequence[tuple[HostChannel, HostChannel]],
         wait: WaitFactory,
-        listen: Callable[[], None] | None = None,
+        listen: Callable[[], object] | None = None,
+        recovered: Callable[[int], None] | None = None,
         session: int = 0,
     ) -> None:
         self.spec, self.lanes = spec, lanes
@@ -59,7 +61,7 @@ class HostedLanes:
         self._wait, self._listen = wait, listen
         self._block = RowBlock(spec, len(lanes))
         self._lines = [
-            _Line(HostedLane(spec, lane, index, self._block, session << 40), commands, answers)
+            _Line(HostedLane(spec, lane, index, self._block, recovered, session << 40), commands, answers)
             for index, (lane, (commands, answers)) in enumerate(zip(lanes, channels, strict=True))
         ]
 

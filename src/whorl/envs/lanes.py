@@ -52,7 +52,10 @@ class ScalarLanes:
         yield from ()
         for index, (lane, state) in enumerate(zip(self._envs, states, strict=True)):
             self._clock.enter("environment", self._deadline.seconds * (1 + len(state.actions)), lane.index)
+            started_s = time.perf_counter()
             self._restore(index, lane, state)
+            if len(state.actions) == 0:  # a deadline learnt from steps alone would take a slow reset for a hang
+                self._deadline.saw(time.perf_counter() - started_s, steps=0)
         refused = self._block.check(self._envs[0].door, [0.0] * len(self._envs))
         if refused is not None:
             raise self._envs[refused[0]].refusal(refused[1])
@@ -131,7 +134,11 @@ class ScalarLanes:
     def _restore(self, index: int, lane: Lane, state: LaneState) -> None:
         """As the ledger says; where that cannot be, the next episode, and the run is no longer exact."""
         block = self._block
-        if state.observation is None:
+        if state.skip:
+            self.exact = False
+            lane.begin(state.episode + state.skip)
+            block.began(index)
+        elif state.observation is None:
             lane.begin(state.episode)
             block.began(index)
         elif state.ended:
@@ -147,7 +154,7 @@ class ScalarLanes:
             block.began(index)
 
     def _brought_back(self, lane: Lane, state: LaneState) -> bool:
-        if state.skip or (self.spec.restore == "none" and len(state.actions) > 0):
+        if self.spec.restore == "none" and len(state.actions) > 0:
             return False
         if self.spec.restore == "snapshot" and state.snapshot is not None:
             return lane.restore(state.episode, state.snapshot)

@@ -78,7 +78,9 @@ class VectorLanes:
         longest = max(len(state.actions) for state in states)
         self._clock.enter("environment", self._deadline.seconds * (1 + longest), self.lanes[0])
         self.episodes = [state.episode for state in states]
+        started_s = time.perf_counter()
         self._form.restart({index: self._seed_of(index) for index in range(len(self.lanes))})
+        self._deadline.saw(time.perf_counter() - started_s, steps=0)  # resets may take much longer than steps
         replayed = [index for index, state in enumerate(states) if self._is_replayed(state)]
         unended = self._replay(states, replayed)
         for index, state in enumerate(states):
@@ -188,10 +190,13 @@ class VectorLanes:
     def _settle(self, index: int, state: LaneState, arrived: bool) -> None:
         """After the replay: is each lane where the ledger says, or does it begin another episode?"""
         block = self._block
-        if state.ended and state.observation is not None:
+        if state.skip:
+            self.exact = False
+            self.episodes[index] += state.skip
+        elif state.ended and state.observation is not None:
             block.restore_final(index, state.observation)
             return
-        if state.observation is not None:
+        elif state.observation is not None:
             wanted = block.observation_of(state)
             arrived = arrived and all(
                 mine.tobytes() == np.asarray(there).tobytes()

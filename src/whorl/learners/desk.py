@@ -8,7 +8,7 @@ the next batch has already arrived.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Generator
 from enum import IntFlag
 from typing import Any
@@ -16,11 +16,10 @@ from typing import Any
 from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
 from whorl.learners.inbox import Inbox
 from whorl.learners.learner import Learner
-from whorl.runs.checkpoint import BackgroundSaver, CheckpointMeta, CheckpointWriter, SaveRequest, load_latest
+from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
+from whorl.learners.saving import Saving
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
-
-DEATHS_BEFORE_QUARANTINE = 3
 
 
 class Command(IntFlag):
@@ -39,24 +38,17 @@ class Desk:
         self._learner = learner
         self._group = group
         self._channels = dict(zip(sorted(learner.ledgers), trajectories, strict=True))
-        self._pending: dict[int, Arrays] = {}
+        self._arrived: dict[int, deque[Arrays]] = {actor: deque() for actor in self._channels}
+        """Claimed and not yet learnt from; an actor may be a trajectory ahead of the others."""
         self._inbox = Inbox()
-        self._deaths: Counter[tuple[int, int, int]] = Counter()
         self._handed_over: Counter[int] = Counter()
-        run = learner.job.config.run
-        folder = learner.job.run_dir / "checkpoints"
-        self._saver = BackgroundSaver(CheckpointWriter(folder, run.keep_checkpoints, learner.job.token))
+        self._quarantine = Quarantine()
+        self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
-        self._save_error = ""
-        """Why the last save failed; empty when it did not."""
 
     def open(self) -> Generator[Wait, None, None]:
         """Go on from the newest checkpoint, where there is one."""
-        checkpoint = load_latest(self._learner.job.run_dir / "checkpoints")
-        warnings: list[str] = []
-        if checkpoint is not None:
-            self._learner.load(checkpoint.arrays, checkpoint.values["state"])
-            warnings = checkpoint.warnings
+        warnings = self._saving.load()
         if self._is_first:
             self._role.line.send(
                 "opened", {"update": self._learner.updates, "warnings": warnings, **self._learner.summary()}
@@ -70,7 +62,7 @@ class Desk:
     def start_actors(self) -> None:
         """Tell every actor where its lanes stand."""
         for actor in self._channels:
-            self._role.line.send("start", self._learner.order(actor, None), to=RoleId("actor", actor))
+            self._role.line.send("start", self._learner.ledgers[actor].order(), to=RoleId("actor", actor))
 
     def gather(self) -> Generator[Wait, None, dict[int, Arrays] | None]:
         """One trajectory of each actor, or None when the run is to stop here. Saves when it is time."""
@@ -83,12 +75,14 @@ class Desk:
             yield from self._await_leave()
             command = Command((yield from self._group.broadcast(self._command())))
             if command & Command.SAVE:
-                yield from self._save()
+                asked_for, self._inbox.save = self._inbox.save, False
+                self._saved_at = time.monotonic()
+                yield from self._saving.save(self._read_inbox, wait=asked_for)
             if command & Command.STOP:
                 return None
             if command & Command.GO_ON:
                 yield from self._collect(leave_on_stop=False)
-                return self._pending
+                return {actor: arrived[0] for actor, arrived in self._arrived.items()}
 
     def _await_leave(self) -> Generator[Wait, None, None]:
         """The first learner waits here while the driver lets the run go no further; a wish to save interrupts it."""
@@ -103,10 +97,7 @@ class Desk:
     def _collect(self, leave_on_stop: bool) -> Generator[Wait, None, None]:
         while True:
             self._read_inbox()
-            for actor, channel in self._channels.items():
-                if actor not in self._pending and (trajectory := channel.try_claim()) is not None:
-                    self._pending[actor] = trajectory
-            missing = [actor for actor in self._channels if actor not in self._pending]
+            missing = [actor for actor in self._channels if not self._claim(actor)]
             if not missing or (leave_on_stop and self._inbox.stop):
                 return
             yield Wait(
@@ -114,6 +105,20 @@ class Desk:
                 "the trajectories of " + ", ".join(f"actor-{actor}" for actor in missing[:8]),
                 peers=tuple(RoleId("actor", actor) for actor in missing),
             )
+
+    def _claim(self, actor: int) -> bool:
+        """Take what an actor has handed over; True when the trajectory due next is there.
+
+        One that was due before is given back: a lost actor may hand one over in its last instant, after its
+        replacement was told to collect that very one again.
+        """
+        channel, arrived = self._channels[actor], self._arrived[actor]
+        while (trajectory := channel.try_claim()) is not None:
+            arrived.append(trajectory)
+        while arrived and int(arrived[0]["number"][0]) < self._learner.ledgers[actor].number:
+            arrived.popleft()
+            channel.release()
+        return bool(arrived)
 
     def _read_inbox(self) -> None:
         self._inbox.read(self._role.line)
@@ -126,48 +131,59 @@ class Desk:
 
     def _replace(self, actor: int, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
-        if actor not in self._pending and (trajectory := self._channels[actor].try_claim()) is not None:
-            self._pending[actor] = trajectory
-        self._account(actor, int(body["counted"]))
-        ledger = self._learner.ledgers[actor]
-        lane, place = int(body["where"]), (int(body["where"]), self._learner.updates, int(body["counted"]))
-        self._deaths[place] += 1
-        if lane in ledger.lanes and self._deaths[place] >= DEATHS_BEFORE_QUARANTINE:
-            ledger.quarantine(lane)
-            times = f"{DEATHS_BEFORE_QUARANTINE} times at the same step ({body['cause']})"
-            text = f"environment {lane} ended its actor {times}: its episode is given up"
-            self._role.line.send("warning", {"text": text})
-        self._role.line.send("start", self._learner.order(actor, self._pending.get(actor)), to=RoleId("actor", actor))
+        self._claim(actor)
+        lost = self._account(actor, int(body["counted"]))
+        ledger = self._learner.ledger_after(actor, self._arrived[actor])
+        if body["phase"] == "environment":
+            self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
+        for lane, times in self._quarantine.given_up(ledger.number).items():
+            if lane in ledger.lanes:
+                ledger.give_up(lane, times)
+        self._role.line.send("start", ledger.order(), to=RoleId("actor", actor))
 
-    def _account(self, actor: int, counted: int) -> None:
+    def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
+        """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
+        up."""
+        times = self._quarantine.died(lane, number, at)
+        if not times:
+            return
+        text = (
+            f"the environment of lane {lane} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: its "
+            f"episode is given up, and the run is no longer exact ({cause}); env.hosting=process would keep "
+            "its neighbours out of it"
+        )
+        self._role.line.send("warning", {"text": text})
+        if times == 1:  # not each time: with one that dies of every episode the run must come to an end
+            self._role.line.send("recovered", {"kind": "actor", "index": actor})
+
+    def _account(self, actor: int, counted: int) -> int:
         """What the dead actor took (``counted``) and never handed over is lost."""
-        lost = counted - self._handed_over.pop(actor, 0)
-        if actor in self._pending:
-            lost -= env_steps_of(self._pending[actor])
-            self._handed_over[actor] = -env_steps_of(self._pending[actor])  # not the replacement's
+        waiting = sum(env_steps_of(trajectory) for trajectory in self._arrived[actor])
+        lost = counted - self._handed_over.pop(actor, 0) - waiting
+        self._handed_over[actor] = -waiting  # not the replacement's
         self._role.line.send("lost_env_steps", {"env_steps": lost})
+        return lost
 
     def release(self) -> None:
         """Give the slots of the batch back to the actors."""
-        for actor, trajectory in self._pending.items():
-            self._handed_over[actor] += env_steps_of(trajectory)
+        for actor, arrived in self._arrived.items():
+            self._handed_over[actor] += env_steps_of(arrived.popleft())
             self._channels[actor].release()
-        self._pending = {}
+        self._quarantine.forget_before(self._learner.updates)
 
     def report(self) -> None:
         """One line of metrics, and what became of background saves."""
         if self._is_first:
             self._role.line.send("metrics", {**self._learner.record(), "time": time.monotonic()})
-            self._report_saves()
+            self._saving.report()
 
     def close(self) -> Generator[Wait, None, None]:
         """The run is over here: save, and say how it ended."""
-        if not self._inbox.stop:
-            yield from self._save()
+        if self._saving.updates != self._learner.updates:
+            yield from self._saving.save(self._read_inbox, wait=True)
         if self._is_first:
-            self._saver.wait()
-            self._report_saves()
-            ending = {"complete": self._learner.done, "save_error": self._save_error}
+            self._saving.finish()
+            ending = {"complete": self._learner.done, "save_error": self._saving.error}
             self._role.line.send("finished", {**self._learner.summary(), **ending})
 
     def _command(self) -> int:
@@ -180,32 +196,3 @@ class Desk:
         elif self._may_go_on:
             command |= Command.GO_ON
         return int(command)
-
-    def _save(self) -> Generator[Wait, None, None]:
-        """The first learner writes; the others send it their part of the ledger."""
-        asked_for, self._inbox.save = self._inbox.save, False
-        self._saved_at = time.monotonic()
-        if not self._is_first:
-            self._role.line.send("ledger", self._learner.saved_ledger(), to=RoleId("learner", 0))
-            return
-        while len(self._inbox.ledgers) < self._group.size - 1:
-            yield Wait((self._role.line.readable,), "the other learners' ledgers")
-            self._read_inbox()
-        others = [self._inbox.ledgers[rank].body for rank in sorted(self._inbox.ledgers)]
-        self._inbox.ledgers.clear()
-        arrays, counts = self._learner.save([self._learner.saved_ledger(), *others])
-        self._saver.wait()  # for the save before, which had a whole interval to end
-        self._saver.submit(
-            SaveRequest(self._learner.updates, arrays, {"state": counts}, CheckpointMeta(self._learner.env_steps))
-        )
-        if asked_for:
-            self._saver.wait()
-            self._report_saves()
-
-    def _report_saves(self) -> None:
-        for outcome in self._saver.poll():
-            self._save_error = "" if outcome.error is None else str(outcome.error)
-            if outcome.error is not None:
-                self._role.line.send("save_failed", {"text": self._save_error})
-            else:
-                self._role.line.send("saved", {"update": outcome.update, "path": str(outcome.path)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from whorl.engines.contract import Line, Message
 
@@ -17,8 +18,10 @@ class Inbox:
     save: bool = False
     wants_weights: bool = False
     lost: list[Message] = field(default_factory=list)
+    draft: dict[str, Any] | None = None
+    """The first learner has begun a checkpoint: where."""
     ledgers: dict[int, Message] = field(default_factory=dict)
-    """Parts of the ledger sent by the other learners, by their index."""
+    """What the other learners have contributed to a checkpoint, by their index."""
 
     def read(self, line: Line) -> None:
         """Take in everything that has arrived."""
@@ -34,6 +37,8 @@ class Inbox:
                     self.wants_weights = True
                 case "lost":
                     self.lost.append(message)
+                case "draft":
+                    self.draft = message.body
                 case "ledger":
                     self.ledgers[message.sender.index] = message
                 case kind:

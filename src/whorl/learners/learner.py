@@ -11,7 +11,7 @@ Every learner holds the same weights and the same counts; only the ledgers diffe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class Learner:
         self.exact = True
         self.window = EpisodeWindow()
         self.metrics: dict[str, float] = {}
+        self.shards = job.lane_map.shards_of_learner(rank)
         self._clock = clock
         lane_map = job.lane_map
         self.ledgers = {
@@ -90,14 +91,15 @@ class Learner:
         self._clock.enter("learning")
         ordered = [trajectories[actor] for actor in sorted(trajectories)]
         staleness = self.updates - int(ordered[0]["version"][0])
+        progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
         yield from self._accept(trajectories, tally)
         self.previous_weights[:] = self.learning.weights()
-        mine = self.job.lane_map.shards_of_learner(self.rank)
+        mine = self.shards
         width = self.job.lane_map.lanes_per_shard
         joined = join_lanes(ordered)
         self.learning.begin(
             {shard: cut_lanes(joined, i * width, (i + 1) * width) for i, shard in enumerate(mine)},
-            Progress(self.updates, self.env_steps, self.job.config.run.steps),
+            progress,
         )
         for step in self.learning.plan((self.job.config.run.seed, self.updates)):
             parts = [self.learning.contribute(step, shard) for shard in mine]
@@ -129,13 +131,13 @@ class Learner:
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
 
-    def order(self, actor: int, pending: Arrays | None) -> Arrays:
-        """Where this actor's lanes stand, after the trajectory that is still waiting to be learnt, if there is one."""
-        ledger = self.ledgers[actor]
-        if pending is not None:
-            ledger = ledger.copy()
-            ledger.accept(pending)
-        return ledger.order()
+    def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
+        """Where this actor's lanes will stand after the trajectories that are still waiting to be learnt."""
+        ledger = self.ledgers[actor].copy()
+        for trajectory in arrived:
+            if int(trajectory["number"][0]) == ledger.number:
+                ledger.accept(trajectory)
+        return ledger
 
     def record(self) -> dict[str, Any]:
         """This update's line of metrics."""
@@ -144,6 +146,7 @@ class Learner:
             "env_steps": self.env_steps,
             "episodes": self.window.episodes,
             "faults": self.faults,
+            "exact": self.exact,
             "return_mean": self.window.return_mean if self.window.episodes else None,
             "length_mean": self.window.length_mean if self.window.episodes else None,
             **self.metrics,

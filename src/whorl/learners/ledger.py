@@ -50,6 +50,7 @@ class Ledger:
         self.exact = True
         self._env = env
         self._discount = agent.discount
+        self._rows = agent.rows
         self._states = [LaneState(lane) for lane in lanes]
         self._actions: list[list[Array]] = [[] for _ in lanes]  # in pieces, joined when somebody asks
         self._recurrent: Arrays = {f.name: np.zeros((len(lanes), *f.shape), f.dtype) for f in agent.state}
@@ -88,7 +89,7 @@ class Ledger:
         state.observation = {name: a[rows, i].copy() for name, a in leaves_of(trajectory, "obs/").items()}
         length = int(trajectory["end/snapshot_length"][i])
         state.snapshot = trajectory["end/snapshot"][i, :length].tobytes() if length else None
-        state.skip = False
+        state.skip = 0
 
     def _episodes(self, trajectory: Arrays, rows: int, ended_before: Array) -> tuple[list[EpisodeEnd], int]:
         valid = trajectory["valid"][:rows]
@@ -126,9 +127,10 @@ class Ledger:
         self._discounted = running
         return trace
 
-    def quarantine(self, lane: int) -> None:
-        """Begin this lane's next episode instead of stepping its actions again."""
-        self._states[lane - self.lanes.start].skip = True
+    def give_up(self, lane: int, times: int = 1) -> None:
+        """Have this lane begin another episode instead of stepping its actions again. The deadly one may be any that
+        began within the trajectory that was lost, so as many are left out as could begin in its rows."""
+        self._states[lane - self.lanes.start].skip = times * (1 + self._rows)
 
     def copy(self) -> Ledger:
         """A ledger that can go ahead of this one."""

@@ -124,13 +124,15 @@ def summary_lines(status: RunStatus, result: Result, path: Path, ascii_only: boo
         "failed": "Failed",
     }[result.status]
     value = number(result.return_mean) if result.return_mean is not None else "-"
+    new = result.env_steps - status.resumed_at_env_steps
+    since = f"; {new:,} of the env steps since the resume," if status.resumed_at_env_steps else ""
     speed = rate(result.env_steps_per_s) if result.env_steps_per_s is not None else "-"
     lines = [
         "",
         f"{headline}: {one_line(result.agent)} on {one_line(result.env)} "
         f"({one_line(result.workflow)}, {one_line(result.engine)}{', exact' if result.exact else ''})",
         f"  return    {value} (mean of the last {min(100, result.episodes)} of {result.episodes:,} episodes)",
-        f"  trained   {result.env_steps:,} env steps, {result.updates:,} updates in {duration(result.wall_s)} "
+        f"  trained   {result.env_steps:,} env steps, {result.updates:,} updates{since} in {duration(result.wall_s)} "
         f"({speed} env steps/s)",
     ]
     if result.error:
@@ -146,7 +148,9 @@ def summary_lines(status: RunStatus, result: Result, path: Path, ascii_only: boo
         lines.append(f"  whorl resume {run}")
     lines += [f"  whorl eval {run}", f"  whorl plot {run}"]
     if result.status == "completed":
-        lines.append(f"  whorl resume {run} --steps {2 * result.env_steps}")
+        ended_early = result.env_steps < status.total_env_steps  # by run.stop_return
+        more = "--stop-return none" if ended_early else f"--steps {2 * status.total_env_steps}"
+        lines.append(f"  whorl resume {run} {more}")
     return lines
 
 

@@ -29,6 +29,10 @@ class MetricsSink(Protocol):
 
     def write(self, record: Record) -> None: ...
 
+    def rewind(self, update: int, env_steps: int) -> None:
+        """The run goes on from here: forget what was written beyond."""
+        ...
+
     def flush(self) -> None: ...
 
     def close(self) -> None: ...
@@ -75,9 +79,10 @@ class MetricsWriter:
         except OSError as error:
             self.last_error = f"{self._path}: metrics wait to be written: {os_reason(error)}"
 
-    def truncate_after(self, update: int) -> None:
+    def rewind(self, update: int, env_steps: int) -> None:
         """Forget the lines of later updates, at a resume from the checkpoint of ``update``. In place, so that it works
         on a full disk too."""
+        del env_steps
         self.flush()
         waiting = [line for line in bytes(self._waiting).splitlines(keepends=True) if _is_kept(line, update)]
         self._waiting = bytearray(b"".join(waiting))  # where a full disk kept lines back

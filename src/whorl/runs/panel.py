@@ -108,7 +108,7 @@ def _progress(status: RunStatus, ascii_only: bool) -> Text:
 def _speed(status: RunStatus) -> Text:
     text = Text(f"{rate(status.env_steps_per_s)} env steps/s   {rate(status.updates_per_s)} updates/s")
     text.append(f"   {duration(status.elapsed_s)}", style="bright_black")
-    if math.isfinite(status.remaining_s):
+    if 0 < status.remaining_s < math.inf:
         text.append(f", {duration(status.remaining_s)} left", style="bright_black")
     if status.phase:
         text.append(f"   {one_line(status.phase, 60)}", style="yellow")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ from whorl.types import Array
 
 _COLOURS = ("#2266cc", "#d9541e", "#2a9d5c", "#8e44ad", "#c9a227", "#17a2b8", "#c2185b", "#5d6d7e")
 _GRID_POINTS = 400
+_NOT_COMPARED = {"run.seed", "run.tensorboard", "run.checkpoint_every_s", "run.keep_checkpoints"}
+_MOST_NAMED = 2
+"""Groups are told apart by up to so many settings; beyond that by their directories."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,13 @@ class Curves:
 
     @property
     def group_key(self) -> str:
-        """Equal for runs that differ by their seed alone."""
-        run = {key: value for key, value in _table(self.config, "run").items() if key != "seed"}
-        return json.dumps({**self.config, "run": run}, sort_keys=True, default=str) if self.config else str(self.path)
+        """Equal for runs that differ by their seed alone (or by what is kept, which changes no curve)."""
+        return json.dumps(self.settings, sort_keys=True, default=str) if self.config else str(self.path)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """By dotted name, without those in which runs of one group may differ."""
+        return {name: value for name, value in _flat(self.config) if name not in _NOT_COMPARED}
 
 
 @dataclass(frozen=True)
@@ -80,16 +87,26 @@ def group_runs(runs: Sequence[Curves]) -> list[Group]:
     found: dict[str, list[Curves]] = {}
     for run in runs:
         found.setdefault(run.group_key, []).append(run)
-    titles = [members[0].title for members in found.values()]
+    firsts = [members[0] for members in found.values()]
     groups = []
     for members in found.values():
         label = members[0].title
-        if titles.count(label) > 1:
-            label += f" ({members[0].path.name})"
+        rivals = [run for run in firsts if run.title == label]
+        if len(rivals) > 1:
+            label += f" ({_distinction(members[0], rivals)})"
         if len(members) > 1:
             label += f", mean of {len(members)} seeds"
         groups.append(Group(one_line(label, 80), tuple(members)))
     return groups
+
+
+def _distinction(run: Curves, rivals: Sequence[Curves]) -> str:
+    """What sets a run apart from others of the same agent and environment."""
+    names = dict.fromkeys(name for rival in rivals for name in rival.settings)
+    differing = [name for name in names if len({repr(rival.settings.get(name)) for rival in rivals}) > 1]
+    if not 0 < len(differing) <= _MOST_NAMED:
+        return run.path.name
+    return ", ".join(f"{name.rpartition('.')[2]} {run.settings.get(name, '-')}" for name in differing)
 
 
 def smooth(values: Array, window: int) -> Array:
@@ -145,6 +162,7 @@ def _label(returns: Any, speed: Any, groups: Sequence[Group]) -> None:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         axes.margins(x=0.01)
+    returns.set_xlim(left=0)
     if not returns.lines:
         returns.text(0.5, 0.5, "no episode has ended yet", ha="center", transform=returns.transAxes, color="#777777")
     elif not single:
@@ -170,6 +188,14 @@ def _read(path: Path) -> Curves:
     if not metrics:
         raise BadInputError(f"{path}: has no metrics to plot yet")
     return Curves(path, config, metrics)
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def _table(config: dict[str, Any], name: str) -> dict[str, Any]:

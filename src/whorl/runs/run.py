@@ -18,8 +18,12 @@ from whorl.types import Array
 class ActingPolicy(Protocol):
     """The learnt map from observations to actions."""
 
-    def act(self, observation: Any) -> Any:
-        """The greedy action for one observation of the environment's own form."""
+    def reset(self) -> None:
+        """Begin an episode: forget what a recurrent network remembers."""
+        ...
+
+    def act(self, observation: Any, sample: bool = False) -> Any:
+        """The best action for one observation, both in the environment's own form; or one drawn from the policy."""
         ...
 
 

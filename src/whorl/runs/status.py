@@ -22,6 +22,8 @@ class RunStatus:
     elapsed_s: float
     env_steps_per_s: float
     updates_per_s: float = 0.0
+    resumed_at_env_steps: int = 0
+    """Where this session of the run began."""
     return_mean: float = math.nan
     """Over the last 100 episodes; NaN before the first."""
     return_best: float = math.nan

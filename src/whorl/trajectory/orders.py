@@ -17,7 +17,7 @@ def pack_lane_states(states: Sequence[LaneState], env: EnvSpec) -> Arrays:
         "lane": np.array([state.lane for state in states], np.int64),
         "episode": np.array([state.episode for state in states], np.int64),
         "ended": np.array([state.ended for state in states], np.bool_),
-        "skip": np.array([state.skip for state in states], np.bool_),
+        "skip": np.array([state.skip for state in states], np.int64),
         "started": np.array(started, np.bool_),
         "action_count": np.array([len(state.actions) for state in states], np.int64),
         "actions": np.concatenate(
@@ -51,7 +51,7 @@ def unpack_lane_states(arrays: Mapping[str, Array], env: EnvSpec) -> list[LaneSt
                 ended=bool(arrays["ended"][i]),
                 observation={name: leaf[i] for name, leaf in observations.items()} if arrays["started"][i] else None,
                 snapshot=snapshot.tobytes() if len(snapshot) else None,
-                skip=bool(arrays["skip"][i]),
+                skip=int(arrays["skip"][i]),
             )
         )
     return states

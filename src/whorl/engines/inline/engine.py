@@ -53,10 +53,14 @@ class InlineEngine:
 
     name = "inline"
 
-    def launch(self, plan: Plan, observer: Observer) -> InlineCluster:
-        """Make the roles; nothing runs before ``run``."""
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that cannot be."""
         plan.check()
         parse_faults(os.environ.get(VARIABLE, ""))
+
+    def launch(self, plan: Plan, observer: Observer) -> InlineCluster:
+        """Make the roles; nothing runs before ``run``."""
+        self.check(plan)
         return InlineCluster(plan, observer)
 
 

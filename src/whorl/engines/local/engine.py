@@ -24,8 +24,8 @@ class LocalEngine:
         self._config = config or EngineConfig()
         self._torch_threads = torch_threads
 
-    def launch(self, plan: Plan, observer: Observer) -> LocalCluster:
-        """Start every role's process; they run at once, and are looked after by ``run``."""
+    def check(self, plan: Plan) -> None:
+        """Refuse what cannot run here: another system, too little memory, too few descriptors."""
         if sys.platform != "linux":
             raise BadInputError("the local engine needs Linux (memfd, pidfd); use --engine inline")
         plan.check()
@@ -33,4 +33,8 @@ class LocalEngine:
         parse_faults(os.environ.get(VARIABLE, ""))
         check_memory(needed_bytes(plan) + PAGE_BYTES * len(plan.roles))
         check_descriptors(needed_descriptors(plan))
+
+    def launch(self, plan: Plan, observer: Observer) -> LocalCluster:
+        """Start every role's process; they run at once, and are looked after by ``run``."""
+        self.check(plan)
         return LocalCluster(plan, observer, self._config, self._torch_threads)

@@ -137,8 +137,10 @@ class Hosted:
             return f"{process.failure['types'][0]}: {process.failure['message']}".splitlines()[0]
         if end is None:
             return "gone without a trace"
-        before = " before its role had ended" if end.status == 0 else ""
-        return describe_exit(end.status) + before
+        before = ", before its role had ended" if end.status == 0 else ""
+        progress = self.page.progress()
+        place = f" in the environment of lane {progress.where}" if progress.phase == "environment" else ""
+        return describe_exit(end.status) + place + before
 
     @property
     def counted(self) -> int:

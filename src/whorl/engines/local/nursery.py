@@ -172,10 +172,10 @@ def _redirect_output(log_path: str) -> None:
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.close(nowhere)
-    if not log_path:
-        os.dup2(2, 1)
-        return
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if log_path else os.dup(2)
+    except OSError:  # a full disk, or somebody removed the folder: no reason to die
+        log = os.dup(2)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)

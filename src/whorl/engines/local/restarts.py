@@ -35,6 +35,11 @@ class RestartBudget:
             )
         return _BACKOFF_S[min(self._young_deaths[role], len(_BACKOFF_S)) - 1]
 
+    def recovered(self, role: RoleId) -> None:
+        """It works again, as somebody who depends on it says: its own count starts again, and nearly its back-off."""
+        self._without_progress.pop(role, None)
+        self._young_deaths[role] = min(1, self._young_deaths[role])
+
     def progress(self) -> None:
         """There was a new update: everybody's count without progress starts again. The back-off does not."""
         self._without_progress.clear()

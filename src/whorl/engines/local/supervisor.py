@@ -93,7 +93,10 @@ class LocalCluster:
             elif head.to_id == SUPERVISOR:
                 if head.kind == "metrics" and hosted.id.kind == "learner":
                     self._budget.progress()
-                self._inbox.append(Message(hosted.id, head.kind, decode_body(body)))
+                message = Message(hosted.id, head.kind, decode_body(body))
+                if head.kind == "recovered":
+                    self._budget.recovered(RoleId(message.body["kind"], message.body["index"]))
+                self._inbox.append(message)
             elif head.to_id in self._roles:
                 self._pass_on(self._roles[head.to_id], head, body)
             else:
@@ -229,9 +232,9 @@ class LocalCluster:
             return
         _log.info("%s (incarnation %d) was lost: %s", hosted.id, hosted.incarnation, cause)
         self._restarts[hosted.id.kind] += 1
-        where = max(hosted.page.progress().where, 0)
-        hosted.loss = {"kind": hosted.id.kind, "index": hosted.id.index, "where": where, "cause": cause}
-        hosted.loss["counted"] = hosted.page.counted
+        progress = hosted.page.progress()
+        hosted.loss = {"kind": hosted.id.kind, "index": hosted.id.index, "cause": cause, "phase": progress.phase}
+        hosted.loss |= {"where": max(progress.where, 0), "counted": hosted.page.counted}
         if hosted.spec.on_loss == "restart_all":
             self._restart_all(delay_s)
         else:

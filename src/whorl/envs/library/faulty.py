@@ -60,7 +60,7 @@ class Crash(Faulty):
     env:    id of the environment to wrap (other arguments are passed on to it)
     """
 
-    def __init__(self, how: str = "raise", p: float = 0.0, at: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, how: str = "raise", p: float = 0.01, at: int | None = None, **kwargs: Any) -> None:
         self._how = one_of("how", how, CRASHES)
         self._resets = 0
         super().__init__(p=p, at=at, **kwargs)
@@ -110,9 +110,9 @@ class Hang(Faulty):
     p, at, share, env: as of whorl/Crash-v0
     """
 
-    def __init__(self, how: str = "sleep", seconds: float = 3600.0, **kwargs: Any) -> None:
+    def __init__(self, how: str = "sleep", seconds: float = 3600.0, p: float = 0.01, **kwargs: Any) -> None:
         self._how, self._seconds = one_of("how", how, HANGS), seconds
-        super().__init__(**kwargs)
+        super().__init__(p=p, **kwargs)
 
     def step(self, action: Any) -> StepResult:
         """Step, then perhaps hang."""

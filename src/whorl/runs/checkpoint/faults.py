@@ -12,7 +12,8 @@
     verify        before what was written is read again
     prune         after the new one is verified, an older one is renamed and not yet removed
 
-Actions: ``kill`` (SIGKILL to this process), ``eio`` (input/output error), ``enospc`` (no space left on device).
+Actions: ``kill`` (SIGKILL to this process), ``eio`` (input/output error), ``enospc`` (no space left on device),
+``slow`` (the save takes 2 s longer).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -29,7 +31,8 @@ from whorl.errors import BadInputError
 VARIABLE = "WHORL_FAULT_SAVE"
 Stage = Literal["begin", "arrays", "json", "manifest", "fsync", "rename", "rename_done", "verify", "prune"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-ACTIONS = ("kill", "eio", "enospc")
+ACTIONS = ("kill", "eio", "enospc", "slow")
+SLOW_S = 2.0
 
 
 @dataclass
@@ -64,5 +67,8 @@ class FaultPoints:
             return
         if self.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.action == "slow":
+            time.sleep(SLOW_S)
+            return
         code = errno.EIO if self.action == "eio" else errno.ENOSPC
         raise OSError(code, f"{os.strerror(code)} (asked for by {VARIABLE})")

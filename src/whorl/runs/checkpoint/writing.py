@@ -71,6 +71,15 @@ class DraftParts:
         with _failures_of(self.path):
             return self._write(f"{name}.json", _halves(data), "json")
 
+    def take_over(self, name: str, checkpoint: Path) -> bool:
+        """Use ``<name>.safetensors`` of an older checkpoint again, without writing it. False when that cannot be done
+        (it is gone, or the file system has no links): write it then."""
+        try:
+            os.link(checkpoint / f"{name}.safetensors", self.path / f"{name}.safetensors", follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
     def _write(self, name: str, chunks: Iterable[bytes | memoryview], stage: Stage) -> Part:
         if stage != "manifest":
             check_part_name(name)
@@ -101,11 +110,18 @@ class Draft(DraftParts):
         self.update = update
         self._writer = writer
         self._files: dict[str, Part] = {}
+        self._taken_over: list[str] = []
 
     def _write(self, name: str, chunks: Iterable[bytes | memoryview], stage: Stage) -> Part:
         part = super()._write(name, chunks, stage)
         self._files[name] = part
         return part
+
+    def take_over(self, name: str, checkpoint: Path) -> bool:
+        if not super().take_over(name, checkpoint):
+            return False
+        self._taken_over.append(f"{name}.safetensors")
+        return True
 
     def write_arrays(self, name: str, arrays: Mapping[str, Array]) -> Part:
         with self._discarded_on_failure():
@@ -118,7 +134,7 @@ class Draft(DraftParts):
     def commit(self, meta: CheckpointMeta) -> Path:
         """Make it a checkpoint; returns its path. On ``CheckpointError`` the older ones are all still there."""
         with self._discarded_on_failure(), _failures_of(self.path):
-            self._take_in(meta.parts)
+            self._take_in((*self._taken_over, *meta.parts))
             manifest = Manifest(
                 format=FORMAT,
                 whorl=whorl_version(),
@@ -142,7 +158,7 @@ class Draft(DraftParts):
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _take_in(self, parts: tuple[str, ...]) -> None:
-        """Add the parts of other processes to the manifest, and see that nothing else lies about."""
+        """Add what was not written here to the manifest, and see that nothing else lies about."""
         for name in parts:
             check_part_name(name)
             try:

@@ -1,0 +1,174 @@
+"""Checkpoints of a run, as its learners make them.
+
+The first learner writes what all learners share and the ledgers, which the others send it. What belongs to a shard
+alone (a replay) is written by the learner that holds it, straight into the draft; pieces that have not changed since
+the checkpoint before are taken over from it and not written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whorl.engines.contract import Group, Role, RoleId, Wait
+from whorl.errors import CheckpointError
+from whorl.learners.inbox import Inbox
+from whorl.learners.learner import Learner
+from whorl.runs.checkpoint import (
+    BackgroundSaver,
+    Checkpoint,
+    CheckpointMeta,
+    CheckpointWriter,
+    Draft,
+    DraftParts,
+    SaveRequest,
+    attach_draft,
+    load_latest,
+)
+from whorl.types import Arrays
+
+
+class Saving:
+    """Loads at the start, saves at update boundaries. Every learner takes part in every save."""
+
+    def __init__(self, role: Role, learner: Learner, group: Group, inbox: Inbox) -> None:
+        self.updates = -1
+        """Of the last save that was begun; -1 before the first."""
+        self.error = ""
+        """Why the last save failed; empty when it did not."""
+        self._role = role
+        self._learner = learner
+        self._group = group
+        self._inbox = inbox
+        self._folder = learner.job.run_dir / "checkpoints"
+        self._writer = CheckpointWriter(self._folder, learner.job.config.run.keep_checkpoints, learner.job.token)
+        self._saver = BackgroundSaver(self._writer)
+        self._stamps: dict[str, int] = {}
+        """Stamps of the pieces as this learner wrote them last."""
+        self._newest: Path | None = None
+        """The newest checkpoint that is known to be whole."""
+
+    def load(self) -> list[str]:
+        """Go on from the newest checkpoint, where there is one. Returns what the user should be told."""
+        checkpoint = load_latest(self._folder)
+        if checkpoint is None:
+            return []
+        self._learner.load(checkpoint.arrays, checkpoint.values["state"])
+        self.updates = self._learner.updates
+        self._newest = checkpoint.path
+        for shard, pieces in _pieces_by_shard(checkpoint).items():
+            if shard in self._learner.shards:
+                self._learner.learning.load_shard(shard, pieces)
+                self._stamps |= {_piece_name(shard, name): _stamp(piece) for name, piece in pieces.items()}
+        return checkpoint.warnings
+
+    def save(self, read_inbox: Callable[[], None], *, wait: bool) -> Generator[Wait, None, None]:
+        """Save the state at this boundary. With ``wait`` it is on disk, or has failed, when this ends."""
+        self.updates = self._learner.updates
+        if self._learner.rank == 0:
+            yield from self._save_as_first(read_inbox, wait)
+        else:
+            yield from self._save_as_other(read_inbox)
+
+    def _save_as_first(self, read_inbox: Callable[[], None], wait: bool) -> Generator[Wait, None, None]:
+        self.finish()  # the save before, which had a whole interval to end
+        draft = self._begin()
+        # The others need to know even when there is no draft: they wait for this.
+        for rank in range(1, self._group.size):
+            body = {"draft": str(draft.path) if draft else "", "newest": str(self._newest or "")}
+            self._role.line.send("draft", body, to=RoleId("learner", rank))
+        while len(self._inbox.ledgers) < self._group.size - 1:
+            yield Wait((self._role.line.readable,), "the other learners' parts of the checkpoint")
+            read_inbox()
+        answers = [self._inbox.ledgers[rank].body for rank in sorted(self._inbox.ledgers)]
+        self._inbox.ledgers.clear()
+        if draft is None:
+            return
+        arrays, counts = self._learner.save([self._learner.saved_ledger(), *(answer["ledger"] for answer in answers)])
+        arrays |= self._changed_pieces(draft)
+        parts = tuple(name for answer in answers for name in answer["parts"])
+        meta = CheckpointMeta(self._learner.env_steps, parts)
+        self._saver.submit(SaveRequest(self.updates, arrays, {"state": counts}, meta, draft))
+        if wait:
+            self.finish()
+
+    def _begin(self) -> Draft | None:
+        try:
+            return self._writer.begin(self.updates)
+        except CheckpointError as error:
+            self._failed(error)
+            return None
+
+    def _save_as_other(self, read_inbox: Callable[[], None]) -> Generator[Wait, None, None]:
+        while self._inbox.draft is None:
+            yield Wait((self._role.line.readable,), "the first learner's draft of a checkpoint")
+            read_inbox()
+        message, self._inbox.draft = self._inbox.draft, None
+        parts: list[str] = []
+        if message["draft"]:
+            self._newest = Path(message["newest"]) if message["newest"] else None
+            draft = attach_draft(Path(message["draft"]))
+            try:
+                for name, piece in self._changed_pieces(draft).items():
+                    draft.write_arrays(name, piece)
+            except CheckpointError:
+                self._stamps.clear()  # the first learner misses the part and reports the failure
+            parts = [f"{name}.safetensors" for name in self._piece_names()]
+        body = {"ledger": self._learner.saved_ledger(), "parts": parts}
+        self._role.line.send("ledger", body, to=RoleId("learner", 0))
+
+    def _changed_pieces(self, draft: DraftParts) -> dict[str, Arrays]:
+        """Copies of what must be written; the rest is taken over from the newest checkpoint."""
+        changed: dict[str, Arrays] = {}
+        stamps: dict[str, int] = {}
+        for shard in self._learner.shards:
+            for short, piece in self._learner.learning.save_shard(shard).items():
+                name = _piece_name(shard, short)
+                stamps[name] = _stamp(piece)
+                same = stamps[name] >= 0 and self._stamps.get(name) == stamps[name]
+                if not (same and self._newest is not None and draft.take_over(name, self._newest)):
+                    changed[name] = {field: np.array(array) for field, array in piece.items()}
+        self._stamps = stamps
+        return changed
+
+    def _piece_names(self) -> list[str]:
+        return list(self._stamps)
+
+    def finish(self) -> None:
+        """Until no save is under way; tells the driver how they ended."""
+        self._saver.wait()
+        self.report()
+
+    def report(self) -> None:
+        """Tell the driver how saves ended since the last time."""
+        for outcome in self._saver.poll():
+            if outcome.error is not None:
+                self._failed(outcome.error)
+            else:
+                self.error, self._newest = "", outcome.path
+                self._role.line.send("saved", {"update": outcome.update, "path": str(outcome.path)})
+
+    def _failed(self, error: CheckpointError) -> None:
+        self.error = str(error)
+        self._stamps.clear()  # what this save would have held must be written again
+        self._role.line.send("save_failed", {"text": self.error})
+
+
+def _piece_name(shard: int, name: str) -> str:
+    return f"shard-{shard}-{name}"
+
+
+def _stamp(piece: Arrays) -> int:
+    return int(piece["stamp"]) if "stamp" in piece else -1
+
+
+def _pieces_by_shard(checkpoint: Checkpoint) -> dict[int, dict[str, Arrays]]:
+    found: dict[int, dict[str, Any]] = {}
+    for name, arrays in checkpoint.arrays.items():
+        if name.startswith("shard-"):
+            shard, short = name.removeprefix("shard-").split("-", 1)
+            found.setdefault(int(shard), {})[short] = arrays
+    return found

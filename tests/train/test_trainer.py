@@ -1,0 +1,55 @@
+"""A run under the user's own loop: where it goes on after a resume, and what is left of one that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import whorl
+from whorl.errors import EnvironmentFault
+from whorl.runs.result import Result
+
+SMALL = {"agent.rows": 16, "agent.network.hidden": (8, 8), "agent.epochs": 1, "agent.minibatches": 1}
+
+
+def trainer(run_dir: Path, env: str = "CartPole-v1", engine: str = "inline", **settings: Any) -> whorl.Trainer:
+    return whorl.Trainer("ppo", env, run_dir=run_dir, steps=2000, engine=engine, set={**SMALL, **settings})
+
+
+def test_a_resumed_run_knows_at_once_how_far_it_is(tmp_path: Path) -> None:
+    with trainer(tmp_path / "run") as run:
+        run.step(3)
+        env_steps = run.env_steps
+    with whorl.Trainer.resume(tmp_path / "run") as run:
+        assert (run.updates, run.env_steps) == (3, env_steps)
+        assert run.step()["update"] == 4
+
+
+@pytest.mark.parametrize("engine", ["inline", "local"])
+def test_a_failed_run_tells_how_far_it_came_and_why_it_failed(tmp_path: Path, engine: str) -> None:
+    broken = {"env.kwargs.at": 70, "env.kwargs.env": "Pendulum-v1", "env.hosting": "inside"}
+    with (
+        pytest.raises(EnvironmentFault, match="got nan"),
+        trainer(tmp_path / "run", "whorl/NaN-v0", engine, **broken) as run,
+    ):
+        run.step(10**9)
+    result = Result.read(tmp_path / "run" / "result.json")
+    assert result.status == "failed"
+    assert result.error is not None
+    assert "got nan" in result.error
+    assert (result.updates, result.env_steps) == (4, 4 * 16 * 8)
+    assert result.weights_sha256 == ""
+    assert result.transitions.used == result.env_steps
+    assert result.transitions.balanced
+
+
+def test_an_annealed_learning_rate_begins_whole_and_never_reaches_0(tmp_path: Path) -> None:
+    annealed = {"agent.anneal": "linear", "agent.learning_rate": 1e-3}
+    with trainer(tmp_path / "run", "Pendulum-v1", **annealed) as run:
+        rates = []
+        while not run.done:
+            rates.append(run.step()["learning_rate"])
+    assert rates[0] == 1e-3
+    assert 0 < rates[-1] < 1e-4
