@@ -23,6 +23,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         {"agent.epochs": 2, "agent.minibatches": 2, "agent.network.core": "lstm", "agent.network.lstm_size": 16},
     ),
     "a2c": ("a2c", {}),
+    "impala": ("impala", {"agent.minibatches": 2}),
 }
 ENVS = ("CartPole-v1", "Pendulum-v1", "LunarLander-v3")
 
