@@ -15,7 +15,7 @@ LONG_SPLITS = (
     {"engine": "inline", "actors": 1, "envs_per_actor": 8},
     *({"engine": "local", "actors": actors, "envs_per_actor": 8 // actors} for actors in (1, 2, 4)),
 )
-PAIRS = [("ppo", "CartPole-v1"), ("lstm ppo", "Pendulum-v1"), ("a2c", "LunarLander-v3")]
+PAIRS = [("ppo", "CartPole-v1"), ("lstm ppo", "Pendulum-v1"), ("a2c", "LunarLander-v3"), ("impala", "Pendulum-v1")]
 
 
 def check_splits(final_hash: Hasher, kind: str, env: str, steps: int, splits: tuple[dict, ...], workflow: str) -> None:
