@@ -8,6 +8,7 @@ from agent_batches import update as run_update
 from whorl.agents.a2c.config import A2CConfig
 from whorl.agents.contract import Learning
 from whorl.agents.dqn.config import DQNConfig
+from whorl.agents.impala.config import ImpalaConfig
 from whorl.agents.off_policy.settings import ReplayConfig
 from whorl.agents.ppo.config import PPOConfig
 from whorl.agents.registry import get_agent
@@ -26,6 +27,9 @@ CASES = {
     "dqn": ("dqn", DQNConfig(**REPLAYED, n_step=3, dueling=True)),
     "dqn_prioritised": ("dqn", DQNConfig(**REPLAYED, replay=ReplayConfig(400, prioritised=True))),
     "dqn_lstm": ("dqn", DQNConfig(**REPLAYED, burn_in=3, network=LSTM, replay=ReplayConfig(400, prioritised=True))),
+    "ppo_vtrace": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=3, vtrace=True)),
+    "impala": ("impala", ImpalaConfig(rows=16, minibatches=2, normalise_rewards=True)),
+    "impala_lstm": ("impala", ImpalaConfig(rows=16, optimiser="rmsprop", network=LSTM)),
 }
 ENV, CHOICES = env_spec(action=BOX), env_spec()
 cases = pytest.mark.parametrize("case", CASES)
@@ -87,7 +91,7 @@ def test_a_foreign_state_is_refused() -> None:
 
 
 def test_rows_that_are_not_valid_teach_nothing() -> None:
-    for case in ("ppo", "lstm", "a2c"):
+    for case in ("ppo", "lstm", "a2c", "ppo_vtrace", "impala", "impala_lstm"):
         name, config = CASES[case]
         policy = get_agent(name).policy(config, ENV)
         one, other = fresh(case), fresh(case)

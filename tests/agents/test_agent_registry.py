@@ -10,7 +10,7 @@ from whorl.errors import BadInputError
 
 
 def test_our_own_agents_are_there() -> None:
-    assert {"ppo", "a2c"} <= set(agent_names())
+    assert {"a2c", "impala", "ppo"} <= set(agent_names())
     assert get_agent("ppo").name == "ppo"
     assert get_agent("a2c").workflow == "sync"
 

@@ -41,6 +41,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
             "agent.network.lstm_size": 16,
         },
     ),
+    "impala": ("impala", {"agent.minibatches": 2}),
 }
 ENVS = ("CartPole-v1", "Pendulum-v1", "LunarLander-v3")
 CONTINUOUS = ("Pendulum-v1",)

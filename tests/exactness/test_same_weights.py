@@ -21,6 +21,7 @@ PAIRS = [
     ("a2c", "LunarLander-v3"),
     ("dqn", "CartPole-v1"),
     ("lstm dqn", "CartPole-v1"),
+    ("impala", "Pendulum-v1"),
 ]
 
 

@@ -30,6 +30,10 @@ class Differentiable(Protocol):
         """Outputs for a batch; keeps nothing."""
         ...
 
+    def host_outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs in host memory, not to be differentiated."""
+        ...
+
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""
         ...
@@ -60,6 +64,11 @@ class Autograd:
     def outputs(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps nothing."""
         return forward(self._network, self._leaves, inputs)
+
+    def host_outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs in host memory, not to be differentiated."""
+        policy, value = self.outputs(inputs)
+        return Outputs(policy.cpu().numpy(), value.cpu().numpy())
 
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""

@@ -103,6 +103,10 @@ class Towers:
         """Outputs for a batch; what ``backward`` needs of the last ``forward`` is lost."""
         return self.forward(inputs)
 
+    def host_outputs(self, inputs: Inputs) -> Outputs:
+        """As ``outputs``: they are in host memory."""
+        return self.forward(inputs)
+
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""
         policy = self._policy.forward(inputs.features)
