@@ -149,12 +149,13 @@ class Session:
 
     def save(self) -> Path:
         """Write a checkpoint now, between updates; a run that is done has saved itself."""
-        if self.finished is not None:
+        self._saves.clear()
+        if self.finished is None:
+            self._wish("save", lambda: bool(self._saves))
+        if self.finished is not None:  # perhaps only now, since the last update was the last of all
             self.check_saved()
             assert self._newest_save is not None
             return self._newest_save
-        self._saves.clear()
-        self._wish("save", lambda: bool(self._saves))
         outcome = (
             self._saves[-1]
             if self._saves
@@ -178,10 +179,12 @@ class Session:
 
     def policy(self) -> TrainedPolicy:
         """The policy as it is now."""
-        if self.finished is not None:
-            return newest_policy(self.job, self.directory)
         self._weights = None
-        self._wish("weights", lambda: self._weights is not None)
+        if self.finished is None:
+            self._wish("weights", lambda: self._weights is not None)
+        if self.finished is not None:
+            self.check_saved()
+            return newest_policy(self.job, self.directory)
         if self._weights is None:
             raise WhorlError(f"the learner did not send its weights within {ANSWER_TIMEOUT_S:g} s")
         return TrainedPolicy(self.job, self._weights)
