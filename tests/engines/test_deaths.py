@@ -210,7 +210,7 @@ def test_a_hang_past_its_deadline_is_killed_and_slow_but_alive_is_left_alone(lau
     cluster.run(until=lambda: recorder.count("slow but alive") == 1, timeout_s=20)
     ((role, incarnation, cause),) = recorder.restarts
     assert (role, incarnation) == (actor(0), 1)
-    assert cause.startswith("hung in environment step of lane 3 for 0.")
+    assert cause.startswith("hung in the environment of lane 3 for 0.")
 
 
 def test_a_stopped_actor_is_missed_and_replaced(launch, recorder):

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from whorl.engines.contract import ChannelSpec, Plan, RoleId, RoleSpec
-from whorl.engines.local.limits import available_memory_bytes
+from whorl.engines.local.limits import available_memory_bytes, is_out_of_memory, out_of_memory_kills
 from whorl.engines.local.memory import create_segment
 from whorl.errors import BadInputError
 from whorl.types import Field, Layout
@@ -191,3 +191,24 @@ def test_roles_are_light_and_log_to_their_own_file(launch, recorder, tmp_path: P
     cluster.send(ACTOR, "stop")
     cluster.run(until=lambda: False, timeout_s=20)
     assert (tmp_path / "logs" / "chatter-0.log").read_text() == "to the log\nto the log, too\n" * 2
+
+
+def test_kills_for_want_of_memory_are_read_from_the_kernel(tmp_path):
+    assert out_of_memory_kills(tmp_path) == 0
+    (tmp_path / "vmstat").write_text("nr_free_pages 5\noom_kill 17\n")
+    assert out_of_memory_kills(tmp_path) == 17
+
+
+@pytest.mark.parametrize(
+    ("error", "is_shortage"),
+    [
+        (MemoryError("std::bad_alloc"), True),
+        (OSError(12, "Cannot allocate memory"), True),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes"), True),
+        (ImportError("No module named 'nonsense'"), False),
+        (OSError(2, "No such file"), False),
+    ],
+)
+def test_a_shortage_of_memory_is_recognised(error, is_shortage):
+    assert is_out_of_memory(error) is is_shortage

@@ -14,14 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whorl.runs.result import Result
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 SIZE = ("--steps", "6000", "--actors", "2", "--envs-per-actor", "4")
 SMALL = (*SIZE, "--set", "agent.rows=32", "--set", "agent.epochs=2", "--set", "run.checkpoint_every_s=0")
 LOCAL = (*SMALL, "--engine", "local")
-"""25 updates of 8 environments times 32 rows, a checkpoint after each."""
+"""About 25 updates of 8 environments times 32 rows, a checkpoint after each."""
+
+TRAIN = ("train", "ppo", "CartPole-v1")
 
 TIME_LIMIT_S = 60.0
+
+
+def settings_of(engine: str) -> dict[str, Any]:
+    """The same as keywords of ``whorl.train`` and ``whorl.Trainer``."""
+    settings = {"agent.rows": 32, "agent.epochs": 2, "run.checkpoint_every_s": 0.0}
+    return {"engine": engine, "steps": 6000, "actors": 2, "envs_per_actor": 4, "set": settings}
+
+
+def kwargs_of_env(**kwargs: object) -> list[str]:
+    """``--set env.kwargs.NAME=VALUE`` for each."""
+    return [word for name, value in kwargs.items() for word in ("--set", f"env.kwargs.{name}={value}")]
 
 
 @dataclass(frozen=True)
@@ -69,7 +84,11 @@ class Command:
 
     def role(self, name: str) -> int:
         """The pid of a role's process, as soon as there is one."""
-        return until(lambda: role_pids(self.pid).get(name), f"{name} to start")
+        return until(lambda: self.roles().get(name), f"{name} to start")
+
+    def roles(self) -> dict[str, int]:
+        """The pids of the roles there are."""
+        return role_pids(self.pid)
 
     def __enter__(self) -> Command:
         return self
@@ -135,6 +154,24 @@ def result_of(run_dir: Path) -> dict[str, Any]:
 def metric_updates(run_dir: Path) -> list[int]:
     """The updates that have a line in ``metrics.jsonl``."""
     return [json.loads(line)["update"] for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Compares runs with the undisturbed one."""
+
+    references: Mapping[str, Result]
+
+    def __call__(self, run_dir: Path, workflow: str = "sync") -> dict[str, Any]:
+        """The run was completed, has exactly the reference's weights, and no update twice in its metrics."""
+        result, reference = result_of(run_dir), self.references[workflow]
+        assert (result["status"], result["exact"], result["updates"]) == ("completed", True, reference.updates)
+        assert result["weights_sha256"] == reference.weights_sha256
+        updates = metric_updates(run_dir)
+        assert updates == sorted(set(updates))
+        assert updates[-1] == reference.updates
+        assert not list((run_dir / "checkpoints").glob(".tmp-*"))
+        return result
 
 
 @contextlib.contextmanager

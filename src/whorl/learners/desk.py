@@ -73,6 +73,9 @@ class Desk:
 
     def gather(self) -> Generator[Wait, None, dict[int, Arrays] | None]:
         """One trajectory of each actor, or None when the run is to stop here. Saves when it is time."""
+        # Before the trajectories are waited for: they may take hours, and what was learnt is not to be at risk so long.
+        if (yield from self._group.broadcast(int(self._is_time_to_save()))):
+            yield from self._save(wait=False)
         while True:
             yield from self._collect(leave_on_wish=True)
             # Whoever leaves early because of a stop finds here that the first learner has heard of it too: it is told
@@ -83,8 +86,7 @@ class Desk:
             command = Command((yield from self._group.broadcast(self._command())))
             if command & Command.SAVE:
                 asked_for, self._inbox.save = self._inbox.save, False
-                self._saved_at = time.monotonic()
-                yield from self._saving.save(self._read_inbox, wait=asked_for)
+                yield from self._save(wait=asked_for)
             if command & Command.STOP:
                 return None
             if command & Command.GO_ON:
@@ -188,10 +190,17 @@ class Desk:
             ending = {"complete": self._learner.done, "save_error": self._saving.error}
             self._role.line.send("finished", {**self._learner.summary(), **ending})
 
+    def _is_time_to_save(self) -> bool:
+        interval_over = time.monotonic() - self._saved_at >= self._learner.job.config.run.checkpoint_every_s
+        return interval_over and self._learner.updates > max(0, self._saving.updates)
+
+    def _save(self, wait: bool) -> Generator[Wait, None, None]:
+        self._saved_at = time.monotonic()
+        yield from self._saving.save(self._read_inbox, wait=wait)
+
     def _command(self) -> int:
         command = Command(0)
-        interval_over = time.monotonic() - self._saved_at >= self._learner.job.config.run.checkpoint_every_s
-        if self._inbox.save or self._inbox.stop or (interval_over and self._learner.updates):
+        if self._inbox.save or self._inbox.stop:
             command |= Command.SAVE
         if self._inbox.stop:
             command |= Command.STOP

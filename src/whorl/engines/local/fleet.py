@@ -17,6 +17,7 @@ from whorl.config.schema import EngineConfig
 from whorl.engines.contract import Plan, RoleId
 from whorl.engines.entries import module_of
 from whorl.engines.local.hosted import Hosted, Process
+from whorl.engines.local.limits import out_of_memory_kills
 from whorl.engines.local.line import FrameSocket
 from whorl.engines.local.memory import create_segment, map_segment
 from whorl.engines.local.spawner import Spawner
@@ -41,6 +42,7 @@ class Fleet:
         self._wiring = Wiring(plan)
         self._by_descriptor: dict[int, Hosted] = {}
         self._closed = False
+        self._memory_kills = out_of_memory_kills()
         self.roles: dict[RoleId, Hosted] = {}
         self.epoll = select.epoll()
         self.spawner = Spawner(sorted({module_of(spec.entry) for spec in plan.roles if not spec.torch}))
@@ -112,7 +114,9 @@ class Fleet:
         hosted.past_counted += hosted.page.counted
         hosted.ended = process.said_ended and end is not None and end.status == 0
         self._drop(hosted, process)
-        return hosted.cause_of(process, end)
+        kills, self._memory_kills = self._memory_kills, out_of_memory_kills()
+        shortage = ", as the kernel does when memory runs out" if self._memory_kills > kills else ""
+        return hosted.cause_of(process, end) + (shortage if end is not None and end.status == signal.SIGKILL else "")
 
     def _drop(self, hosted: Hosted, process: Process) -> None:
         self.forget(process.frames.fileno())

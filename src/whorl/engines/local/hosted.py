@@ -160,7 +160,7 @@ def _hung(progress: Progress, now: float) -> str:
     lasted_s = now - progress.since_ns / 1e9
     if progress.where == STARTING:
         return f"did not start within {lasted_s:.1f} s"
-    doing = f"environment step of lane {progress.where}" if progress.phase == "environment" else progress.phase
+    doing = f"the environment of lane {progress.where}" if progress.phase == "environment" else progress.phase
     return f"hung in {doing} for {lasted_s:.1f} s"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 from pathlib import Path
 
@@ -40,6 +41,24 @@ def available_memory_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sy
             if left < available:
                 available, bound = max(left, 0), "its control group"
     return available, bound
+
+
+def out_of_memory_kills(proc: Path = Path("/proc")) -> int:
+    """How many processes the kernel has killed for want of memory since it started; 0 where it does not tell."""
+    try:
+        words = (line.split() for line in (proc / "vmstat").read_text().splitlines())
+        return next((int(word[1]) for word in words if word[0] == "oom_kill"), 0)
+    except (OSError, ValueError):
+        return 0
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception is one of the ways in which a shortage of memory shows."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, ImportError | RuntimeError) and any(
+        sign in str(error) for sign in ("failed to map segment", "Cannot allocate memory", "can't allocate memory")
+    )
 
 
 def check_memory(needed_bytes: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from whorl.engines.contract import Role, RoleId
 from whorl.engines.entries import load_entry
+from whorl.engines.local.limits import is_out_of_memory
 from whorl.engines.local.line import RoleLine
 from whorl.engines.local.loop import Dismissed, RoleLoop
 from whorl.engines.local.memory import map_segment
@@ -71,9 +72,10 @@ def _report(line: RoleLine, error: BaseException) -> None:
     """The last word of a role that failed: to the supervisor, and in full to the log."""
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, flush=True)
+    shortage = "out of memory: " if is_out_of_memory(error) else ""
     body = {
         "types": [kind.__name__ for kind in type(error).__mro__],
-        "message": str(error),
+        "message": shortage + str(error),
         "traceback": text[-20_000:],
         "final": isinstance(error, WhorlError),
     }
