@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -49,7 +50,7 @@ class Layout:
         if len(set(names)) != len(names):
             raise ValueError(f"a layout names a field twice: {names}")
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Where each field starts, in bytes."""
         offsets, position = [], 0
@@ -58,7 +59,7 @@ class Layout:
             position += -(-field.size_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
         return tuple(offsets)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """The whole buffer's size, padding included."""
         return sum(-(-field.size_bytes // _ALIGN_BYTES) * _ALIGN_BYTES for field in self.fields)
@@ -70,10 +71,15 @@ class Layout:
     def views(self, buffer: Array | memoryview) -> Arrays:
         """Each field as an array that shares the buffer's memory."""
         raw = np.frombuffer(buffer, dtype=np.uint8) if isinstance(buffer, memoryview) else buffer
-        return {
-            field.name: raw[offset : offset + field.size_bytes].view(field.dtype).reshape(field.shape)
+        return {name: raw[part].view(dtype).reshape(shape) for name, part, dtype, shape in self._places}
+
+    @cached_property
+    def _places(self) -> list[tuple[str, slice, np.dtype[Any], tuple[int, ...]]]:
+        """Name, bytes, dtype and shape of each field: kept, because small jobs look at their buffers all the time."""
+        return [
+            (field.name, slice(offset, offset + field.size_bytes), np.dtype(field.dtype), field.shape)
             for field, offset in zip(self.fields, self.offsets, strict=True)
-        }
+        ]
 
 
 @dataclass(frozen=True)
