@@ -22,6 +22,11 @@ from whorl.learners.saving import Saving
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
 
+REPORT_EVERY_ENV_STEPS = 32
+"""Updates of fewer env steps share a line of metrics."""
+FIRST_REPORTS = 2
+"""The first updates after a start have a line each, however small: staleness and the steady state begin with them."""
+
 
 class Command(IntFlag):
     """What the first learner says at a boundary; none of these means: come back to the boundary."""
@@ -47,6 +52,8 @@ class Desk:
         self._quarantine = Quarantine()
         self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
+        self._reported_env_steps = 0
+        self._updates_here = 0
 
     def open(self) -> Generator[Wait, None, None]:
         """Go on from the newest checkpoint, where there is one."""
@@ -176,10 +183,20 @@ class Desk:
         self._quarantine.forget_before(self._learner.updates)
 
     def report(self) -> None:
-        """One line of metrics, and what became of background saves."""
-        if self._is_first:
+        """A line of metrics, if it is time for one, and what became of background saves."""
+        self._updates_here += 1
+        if self._is_first and self._report_is_due:
+            self._reported_env_steps = self._learner.env_steps
             self._role.line.send("metrics", {**self._learner.record(), "time": time.monotonic()})
             self._saving.report()
+
+    @property
+    def _report_is_due(self) -> bool:
+        """After every update, but for the tiny ones of agents that learn at every env step. The driver waits for the
+        line of the last update it gave leave for."""
+        learner = self._learner
+        tiny = learner.env_steps - self._reported_env_steps < REPORT_EVERY_ENV_STEPS
+        return not tiny or self._updates_here <= FIRST_REPORTS or not self._may_go_on or learner.done
 
     def close(self) -> Generator[Wait, None, None]:
         """The run is over here: save, and say how it ended."""

@@ -63,8 +63,10 @@ class Ledger:
         rows = trajectory["reward"].shape[0]
         first = trajectory["first"]
         ended_before = np.array([state.ended for state in self._states])
+        observation = {name: array[rows].copy() for name, array in leaves_of(trajectory, "obs/").items()}
         for i, state in enumerate(self._states):
             self._move(i, state, trajectory, rows)
+            state.observation = {name: array[i] for name, array in observation.items()}
         self._recurrent = {name: array.copy() for name, array in leaves_of(trajectory, "end/state/").items()}
         self.exact = self.exact and bool(trajectory["end/exact"][0])
         self.number = int(trajectory["number"][0]) + 1
@@ -89,7 +91,6 @@ class Ledger:
                 pieces[:] = [pieces[-1][-1:]]
         state.episode = int(trajectory["end/episode"][i])
         state.ended = not trajectory["valid"][rows, i]
-        state.observation = {name: a[rows, i].copy() for name, a in leaves_of(trajectory, "obs/").items()}
         length = int(trajectory["end/snapshot_length"][i])
         state.snapshot = trajectory["end/snapshot"][i, :length].tobytes() if length else None
         state.skip = 0

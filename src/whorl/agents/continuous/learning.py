@@ -60,9 +60,9 @@ class ContinuousLearning(OffPolicyLearning):
         """Columns of the critics' inputs before the action."""
         return self.network.encoder.width
 
-    def normal(self, step: Step, shard: int, rows: int) -> Tensor:
-        """Standard normal numbers [action size, rows] for one phase of one gradient step."""
-        return self.tensor(self.noise(step, shard).standard_normal((self.network.head.size, rows), np.float32))
+    def normal(self, step: Step, shard: int) -> Tensor:
+        """Standard normal numbers [action size, N] for one phase of one gradient step."""
+        return self.tensor(self.normals(step, shard, self.network.head.size))
 
     def tensor(self, array: Array) -> Tensor:
         """An array on the device; on the CPU it shares its memory."""

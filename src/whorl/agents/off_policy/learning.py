@@ -25,20 +25,20 @@ from whorl.agents.actor_critic.contribution import Contribution, Totals
 from whorl.agents.actor_critic.learning import check_same_layout
 from whorl.agents.actor_critic.optimiser import Adam
 from whorl.agents.contract import AgentSpec, LearnerSettings, Progress, Step
+from whorl.agents.off_policy.numbers import Numbers
 from whorl.agents.off_policy.parameters import ParameterPlan
 from whorl.agents.off_policy.settings import OffPolicyConfig
 from whorl.agents.off_policy.spec import SUMS_WIDTH
 from whorl.agents.off_policy.targets import Following, TargetNetwork
 from whorl.errors import ConfigError, WhorlError
 from whorl.models.flat import FlatParameters
-from whorl.ops.noise import generator
 from whorl.replay.buffer import Batch, Replay
 from whorl.replay.memory import Drawn, Item, Memory
 from whorl.replay.rows import Transitions
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
 _DRAWING, _NOISE = 0, 1
-"""Purposes of keys: positions in the replay, and the agent's own noise."""
+"""Purposes of keys: positions in the replay, and the agent's own noise (of the first phase; others follow)."""
 
 BLOCK_BYTES = 16 * 1024 * 1024
 """Of draws that are gathered at once."""
@@ -64,6 +64,27 @@ class Contributed(NamedTuple):
     """The number of rows, then the phase's metrics, each summed over the rows."""
     errors: Array | None = None
     """Temporal-difference errors [N] for the priorities."""
+
+
+class _Measured:
+    """What one phase's gradient steps measured in an update."""
+
+    def __init__(self) -> None:
+        self._sums: list[float] = [0.0] * SUMS_WIDTH
+        self._norms = 0.0
+        self._steps = 0
+
+    def add(self, sums: Array, norm: float) -> None:
+        self._sums = [total + value for total, value in zip(self._sums, sums.tolist(), strict=True)]
+        self._norms += norm
+        self._steps += 1
+
+    def means(self, phase: str, names: Sequence[str]) -> dict[str, float]:
+        """Over the rows; of the gradient's norm, over the steps."""
+        rows, *sums = self._sums
+        means = {name: total / rows for name, total in zip(names, sums, strict=False)}
+        means[f"{phase}_gradient_norm"] = self._norms / self._steps
+        return means
 
 
 class ReplayLearning(ABC, Generic[Item]):
@@ -100,11 +121,11 @@ class ReplayLearning(ABC, Generic[Item]):
         self._totals = Totals(spec.contribution, self.device)
         self._contributions: dict[int, Contribution] = {}
         self._replays: dict[int, Memory[Item]] = {}
-        self._uniforms: dict[int, Array] = {}
+        self._uniforms = Numbers(_DRAWING, (self.steps_each, self.shard_batch))
+        self._normals: dict[tuple[str, int], Numbers] = {}
         self._drawn: dict[int, tuple[int, Drawn[Item]]] = {}
         self._key: tuple[int, ...] = ()
-        self._sums: dict[str, Array] = {}
-        self._norms: dict[str, list[float]] = {}
+        self._measured: dict[str, _Measured] = {}
         self.publish(self.parameters.views)
 
     @abstractmethod
@@ -130,9 +151,14 @@ class ReplayLearning(ABC, Generic[Item]):
         """Whether there has been enough experience to learn from."""
         return self.progress.env_steps >= self._config.learning_starts
 
-    def noise(self, step: Step, shard: int) -> np.random.Generator:
-        """Random numbers for one phase of one gradient step of a shard."""
-        return generator(*self._key, shard, _NOISE, step.epoch, list(self._phases).index(step.phase))
+    def normals(self, step: Step, shard: int, size: int) -> Array:
+        """Standard normal numbers [size, rows of the shard's batch] for one phase of a gradient step."""
+        numbers = self._normals.get((step.phase, size))
+        if numbers is None:
+            purpose, shape = _NOISE + list(self._phases).index(step.phase), (self.steps_each, size, self.shard_batch)
+            numbers = self._normals[step.phase, size] = Numbers(purpose, shape, normal=True)
+        drawn: Array = numbers.of(self._key, shard)[step.epoch]
+        return drawn
 
     def weights(self) -> Array:
         """The flat buffer of ``spec.weights``, current."""
@@ -143,9 +169,8 @@ class ReplayLearning(ABC, Generic[Item]):
         self.progress = progress
         for shard, trajectory in shards.items():
             self.replay(shard).insert(trajectory)
-        self._uniforms, self._drawn = {}, {}
-        self._sums = {name: np.zeros(SUMS_WIDTH) for name in self._phases}
-        self._norms = {name: [] for name in self._phases}
+        self._drawn = {}
+        self._measured = {}
 
     def plan(self, key: tuple[int, ...]) -> Iterator[Step]:
         """Gradient steps, once learning has started; each is one or more phases, and then the targets follow."""
@@ -190,21 +215,19 @@ class ReplayLearning(ABC, Generic[Item]):
         norm = float(torch.linalg.vector_norm(part)) / rows
         if not math.isfinite(norm):
             raise WhorlError("the gradient is not finite; the weights are as before: try a lower learning rate")
-        self._sums[step.phase] += sums
-        self._norms[step.phase].append(norm)
+        measured = self._measured.get(step.phase)
+        if measured is None:
+            measured = self._measured[step.phase] = _Measured()
+        measured.add(sums, norm)
         scale = min(1.0, phase.max_grad_norm / (norm + 1e-6)) / rows
-        self._optimisers[step.phase].apply(part * scale, phase.learning_rate)
+        self._optimisers[step.phase].apply(part.mul_(scale), phase.learning_rate)
 
     def finish(self) -> dict[str, float]:
         """End the update: means of what its steps measured."""
         self.publish(self.parameters.views)
         metrics: dict[str, float] = {}
-        for name, phase in self._phases.items():
-            rows = self._sums[name][0]
-            if rows:
-                means = self._sums[name][1:] / rows
-                metrics |= {metric: float(mean) for metric, mean in zip(phase.metrics, means, strict=False)}
-                metrics[f"{name}_gradient_norm"] = float(np.mean(self._norms[name]))
+        for name, measured in self._measured.items():
+            metrics |= measured.means(name, self._phases[name].metrics)
         if self._config.replay.prioritised:
             metrics["beta"] = self.beta
         return metrics
@@ -218,11 +241,7 @@ class ReplayLearning(ABC, Generic[Item]):
 
     def uniforms(self, shard: int) -> Array:
         """The numbers that all draws of this update follow from, [gradient steps, rows of the shard's batch]."""
-        found = self._uniforms.get(shard)
-        if found is None:
-            shape = (self.steps_each, self.shard_batch)
-            found = self._uniforms[shard] = generator(*self._key, shard, _DRAWING).random(shape)
-        return found
+        return self._uniforms.of(self._key, shard)
 
     def save(self) -> Arrays:
         """Everything that learners share; replays are saved by shard."""

@@ -86,6 +86,6 @@ class SACLearning(ContinuousLearning):
     def _sample(self, inputs: Tensor, step: Step, shard: int) -> Squashed:
         """Draw an action for each row, and put it into the critics' inputs."""
         outputs = self.actor.forward(inputs[:, : self.features])
-        sample = squashed_gaussian(outputs, self.normal(step, shard, len(inputs)))
+        sample = squashed_gaussian(outputs, self.normal(step, shard))
         inputs[:, self.features :] = sample.action.t()
         return sample

@@ -21,6 +21,6 @@ class TD3Learning(DeterministicLearning):
 
     def smooth(self, action: Tensor, step: Step, shard: int) -> Tensor:
         """Target policy smoothing."""
-        normal = self.normal(step, shard, action.shape[1])
+        normal = self.normal(step, shard)
         moved: Tensor = smoothed(action, normal, self._target_noise, self._limit)
         return moved
