@@ -47,7 +47,7 @@ class Outcome:
 
 def find_parts() -> dict[str, list[str]]:
     """Each part's name and its pytest arguments."""
-    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "verify", "tests"]
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-o", "addopts=-q", "-m", "verify", "tests"]
     listing = subprocess.run(collect, cwd=ROOT, capture_output=True, text=True)
     if listing.returncode not in (0, 5):  # 5: no such tests
         sys.exit(f"the tests cannot be collected:\n{listing.stdout}{listing.stderr}")

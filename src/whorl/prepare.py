@@ -10,8 +10,10 @@ from dataclasses import replace
 
 import gymnasium
 
+from whorl.agents.contract import AgentSpec
 from whorl.agents.registry import get_agent
 from whorl.config.schema import Config
+from whorl.engines.local.limits import available_memory_bytes
 from whorl.envs.check import probe_apart
 from whorl.envs.probe import EnvProbe, probe_env
 from whorl.envs.registry import find_env
@@ -34,6 +36,7 @@ def prepare(config: Config) -> Job:
             f"{config.agent_name} learns from fresh data only, and {workflow.name} brings stale data: "
             f"use --workflow {get_agent(config.agent_name).workflow}"
         )
+    _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
     return Job(
         config=replace(config, engine=replace(config.engine, name=engine)),
@@ -58,6 +61,18 @@ def check_machine(config: Config) -> None:
     if int(device.partition(":")[2] or 0) >= count:
         found = f"{count} GPU{'s' * (count > 1)}" if count else "no GPU"
         raise ConfigError(f"resources.device: there is no {device}, PyTorch sees {found} here; use --device cpu")
+
+
+def _check_replay(config: Config, agent: AgentSpec) -> None:
+    """A replay that outgrows the memory would end the run hours later."""
+    available, bound = available_memory_bytes()
+    if agent.replay_bytes > available:
+        capacity = config.agent.replay.capacity
+        fits = int(capacity * available / agent.replay_bytes * 0.8)
+        raise ConfigError(
+            f"agent.replay.capacity = {capacity} takes {agent.replay_bytes / 1e9:.1f} GB and {bound} has "
+            f"{available / 1e9:.1f} GB left: use a capacity of at most {fits}"
+        )
 
 
 def _look_at(config: Config) -> EnvProbe:

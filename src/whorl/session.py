@@ -26,7 +26,8 @@ from whorl.workflows.registry import get_workflow
 
 FIRST_LEARNER = RoleId("learner", 0)
 UNLIMITED = 2**62
-ANSWER_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 600.0
+"""An update under way is finished first, and may take long."""
 
 
 def plan_of(job: Job) -> tuple[Plan, Engine]:
@@ -81,6 +82,8 @@ class Session:
                     self._ask(kind)
             case "metrics":
                 self.journal.record(body)
+                if self.journal.updates == 1:
+                    self.cluster.resources()  # measured once early and once at the end: a role may be gone by then
             case "saved":
                 self._newest_save = Path(body["path"])
                 self.journal.saved(body)
@@ -96,6 +99,7 @@ class Session:
                 self._weights = body["buffer"]
             case "finished":
                 self.finished = body
+                self.cluster.resources()
 
     def on_restart(self, role: RoleId, incarnation: int, cause: str) -> None:
         """A process was lost and is being replaced."""
@@ -172,10 +176,12 @@ class Session:
 
     def policy(self) -> TrainedPolicy:
         """The policy as it is now."""
-        if self.finished is not None:
-            return newest_policy(self.job, self.directory)
         self._weights = None
-        self._wish("weights", lambda: self._weights is not None)
+        if self.finished is None:
+            self._wish("weights", lambda: self._weights is not None)
+        if self.finished is not None:
+            self.check_saved()
+            return newest_policy(self.job, self.directory)
         if self._weights is None:
             raise WhorlError(f"the learner did not send its weights within {ANSWER_TIMEOUT_S:g} s")
         return TrainedPolicy(self.job, self._weights)

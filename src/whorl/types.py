@@ -71,10 +71,15 @@ class Layout:
     def views(self, buffer: Array | memoryview) -> Arrays:
         """Each field as an array that shares the buffer's memory."""
         raw = np.frombuffer(buffer, dtype=np.uint8) if isinstance(buffer, memoryview) else buffer
-        return {
-            field.name: raw[offset : offset + field.size_bytes].view(field.dtype).reshape(field.shape)
+        return {name: raw[part].view(dtype).reshape(shape) for name, part, dtype, shape in self._places}
+
+    @cached_property
+    def _places(self) -> list[tuple[str, slice, np.dtype[Any], tuple[int, ...]]]:
+        """Name, bytes, dtype and shape of each field: kept, because small jobs look at their buffers all the time."""
+        return [
+            (field.name, slice(offset, offset + field.size_bytes), np.dtype(field.dtype), field.shape)
             for field, offset in zip(self.fields, self.offsets, strict=True)
-        }
+        ]
 
 
 @dataclass(frozen=True)

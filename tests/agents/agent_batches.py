@@ -13,6 +13,7 @@ from whorl.types import ActionSpec, Array, Arrays, EnvSpec, Layout, ObservationL
 DISCRETE = ActionSpec("discrete", (), "int64", (3,))
 MULTI = ActionSpec("multi_discrete", (2,), "int64", (3, 2))
 BOX = ActionSpec("box", (3,), "float32", (), (-2.0, -1.0, -np.inf), (2.0, 3.0, np.inf))
+BOUNDED = ActionSpec("box", (2,), "float32", (), (-2.0, -1.0), (2.0, 3.0))
 VECTOR = ObservationLeaf("obs", "vector", (5,), "float32")
 PLACE = ObservationLeaf("place", "discrete", (), "int64", 0, 3, 4)
 IMAGE = ObservationLeaf("camera", "image", (3, 12, 10), "uint8", 0, 255)

@@ -1,11 +1,16 @@
 """What every registered agent must keep, for every kind of space."""
 
+import contextlib
+import dataclasses
+import itertools
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from agent_batches import (
+    BOUNDED,
     BOX,
     DISCRETE,
     IMAGE,
@@ -22,6 +27,7 @@ from agent_batches import update as run_update
 
 from whorl.agents.contract import Agent
 from whorl.agents.registry import agent_names, get_agent
+from whorl.errors import ConfigError
 from whorl.models.config import NetworkConfig
 from whorl.ops.noise import uniform
 from whorl.types import EnvSpec
@@ -30,21 +36,45 @@ SPACES = {
     "vector": (env_spec((VECTOR,), DISCRETE), NetworkConfig()),
     "dict": (env_spec((VECTOR, PLACE), MULTI), NetworkConfig()),
     "box": (env_spec((VECTOR,), BOX), NetworkConfig()),
+    "bounded": (env_spec((VECTOR, PLACE), BOUNDED), NetworkConfig()),
     "image": (env_spec((IMAGE, PLACE), DISCRETE), NetworkConfig(image_features=32)),
     "lstm": (env_spec((VECTOR,), BOX), NetworkConfig(core="lstm", lstm_size=16)),
+    "lstm_discrete": (env_spec((VECTOR,), DISCRETE), NetworkConfig(core="lstm", lstm_size=16)),
 }
-every_agent = pytest.mark.parametrize("name", agent_names())
-every_space = pytest.mark.parametrize("space", SPACES)
 
 
 def build(name: str, space: str) -> tuple[Agent, object, EnvSpec]:
+    """The agent with small settings; those it does not have are left out."""
     env, network = SPACES[space]
     agent = get_agent(name)
-    return agent, agent.config(rows=12, network=network, normalise_observations=True, normalise_rewards=True), env
+    wanted = {
+        "rows": 12,
+        "network": network,
+        "normalise_observations": True,
+        "normalise_rewards": True,
+        "learning_starts": 0,
+        "gradient_steps": 2,
+        "batch_size": 16,
+        "burn_in": 3,
+        "n_step": 2,
+    }
+    known = {field.name for field in dataclasses.fields(agent.config)}
+    return agent, agent.config(**{key: value for key, value in wanted.items() if key in known}), env
 
 
-@every_agent
-@every_space
+def served() -> Iterator[tuple[str, str]]:
+    """Agents with the spaces they serve."""
+    for name, space in itertools.product(agent_names(), SPACES):
+        agent, config, env = build(name, space)
+        with contextlib.suppress(ConfigError):
+            agent.spec(config, env)
+            yield name, space
+
+
+every_pair = pytest.mark.parametrize(("name", "space"), list(served()))
+
+
+@every_pair
 def test_act_gives_what_the_spec_says(name: str, space: str) -> None:
     agent, config, env = build(name, space)
     spec, policy = agent.spec(config, env), agent.policy(config, env)
@@ -70,8 +100,7 @@ def test_act_gives_what_the_spec_says(name: str, space: str) -> None:
             assert np.all(acted.actions.reshape(5, -1) < env.action.nvec)
 
 
-@every_agent
-@every_space
+@every_pair
 def test_acting_is_pure_and_the_same_for_every_split_of_the_lanes(name: str, space: str) -> None:
     agent, config, env = build(name, space)
     policy = agent.policy(config, env)
@@ -98,20 +127,19 @@ def test_acting_is_pure_and_the_same_for_every_split_of_the_lanes(name: str, spa
             start += size
 
 
-@every_agent
-@every_space
+@every_pair
 def test_an_update_changes_the_weights_and_reports_finite_numbers(name: str, space: str) -> None:
     agent, config, env = build(name, space)
     learning, policy = agent.learning(config, env, settings()), agent.policy(config, env)
     before = learning.weights().copy()
-    trajectory = collect(policy, before, env, 8)
-    for array in trajectory.values():
-        array.flags.writeable = False
-    metrics = run_update([learning], cut(trajectory, 1), 0)
+    for number in range(3):  # a replay of sequences has none before the second
+        trajectory = collect(policy, before, env, 8)
+        for array in trajectory.values():
+            array.flags.writeable = False
+        metrics = run_update([learning], cut(trajectory, 1), number)
     assert not np.array_equal(before, learning.weights())
-    assert {"policy_loss", "value_loss", "entropy", "explained_variance", "gradient_norm", "learning_rate"} <= set(
-        metrics
-    )
+    assert any(metric.endswith("loss") for metric in metrics)
+    assert any(metric.endswith("gradient_norm") for metric in metrics)
     assert all(np.isfinite(value) for value in metrics.values())
     for field, array in policy.spec.weights.views(learning.weights()).items():
         assert np.all(np.isfinite(array)), field
@@ -121,15 +149,20 @@ def test_listing_configuring_and_acting_import_no_torch() -> None:
     program = """
 import sys
 from whorl.agents.registry import agent_names, get_agent
+from whorl.errors import ConfigError
 from whorl.types import ActionSpec, EnvSpec, ObservationLeaf
 env = EnvSpec("x", (ObservationLeaf("obs", "vector", (4,), "float32"),), ActionSpec("discrete", (), "int64", (2,)),
               "replay", False, 9)
 for name in agent_names():
     agent = get_agent(name)
-    policy = agent.policy(agent.config(), env)
+    try:
+        policy = agent.policy(agent.config(), env)
+    except ConfigError:  # actions it does not serve
+        continue
     weights = policy.spec.weights.views(policy.spec.weights.allocate())
     import numpy as np
-    policy.act(weights, {"obs": np.zeros((3, 4), np.float32)}, {}, np.ones(3, bool), np.full((3, 1), 0.5, np.float32))
+    noise = np.full((3, policy.spec.noise_width), 0.5, np.float32)
+    policy.act(weights, {"obs": np.zeros((3, 4), np.float32)}, {}, np.ones(3, bool), noise)
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -7,45 +7,61 @@ from agent_batches import update as run_update
 
 from whorl.agents.a2c.config import A2CConfig
 from whorl.agents.contract import Learning
+from whorl.agents.dqn.config import DQNConfig
+from whorl.agents.impala.config import ImpalaConfig
+from whorl.agents.off_policy.settings import ReplayConfig
 from whorl.agents.ppo.config import PPOConfig
 from whorl.agents.registry import get_agent
 from whorl.errors import CheckpointError
 from whorl.models.config import NetworkConfig
+from whorl.types import EnvSpec
 
 LSTM = NetworkConfig(core="lstm", lstm_size=16)
+REPLAYED = {"rows": 8, "gradient_steps": 3, "batch_size": 16, "learning_starts": 100, "target_every": 4}
 CASES = {
     "ppo": ("ppo", PPOConfig(rows=16, epochs=3, minibatches=3, normalise_observations=True, normalise_rewards=True)),
     "ppo_whole": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=1, anneal="linear", anneal_clip="linear")),
     "lstm": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=2, network=LSTM)),
     "a2c": ("a2c", A2CConfig(rows=8, normalise_observations=True)),
     "a2c_adam": ("a2c", A2CConfig(rows=8, optimiser="adam", network=LSTM)),
+    "dqn": ("dqn", DQNConfig(**REPLAYED, n_step=3, dueling=True)),
+    "dqn_prioritised": ("dqn", DQNConfig(**REPLAYED, replay=ReplayConfig(400, prioritised=True))),
+    "dqn_lstm": ("dqn", DQNConfig(**REPLAYED, burn_in=3, network=LSTM, replay=ReplayConfig(400, prioritised=True))),
+    "ppo_vtrace": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=3, vtrace=True)),
+    "impala": ("impala", ImpalaConfig(rows=16, minibatches=2, normalise_rewards=True)),
+    "impala_lstm": ("impala", ImpalaConfig(rows=16, optimiser="rmsprop", network=LSTM)),
 }
-ENV = env_spec(action=BOX)
+ENV, CHOICES = env_spec(action=BOX), env_spec()
 cases = pytest.mark.parametrize("case", CASES)
 
 
 def fresh(case: str, shards: int = 1) -> Learning:
     name, config = CASES[case]
-    return get_agent(name).learning(config, ENV, settings(shards))
+    return get_agent(name).learning(config, env_of(case), settings(shards))
+
+
+def env_of(case: str) -> EnvSpec:
+    return CHOICES if case.startswith("dqn") else ENV
 
 
 def train(case: str, learners: list[Learning], shards: int, updates: range) -> None:
     name, config = CASES[case]
-    policy = get_agent(name).policy(config, ENV)
+    policy = get_agent(name).policy(config, env_of(case))
     for number in updates:
-        trajectory = collect(policy, learners[0].weights().copy(), ENV, 8, number)
+        trajectory = collect(policy, learners[0].weights().copy(), env_of(case), 8, number)
         run_update(learners, cut(trajectory, shards), number)
 
 
 def everything(learning: Learning) -> dict[str, bytes]:
+    """What is the same for all learners."""
     return {name: array.tobytes() for name, array in learning.save().items()}
 
 
 @cases
 def test_one_learner_with_two_shards_is_two_learners_with_one(case: str) -> None:
     alone, one, other = (fresh(case, 2) for _ in range(3))
-    train(case, [alone], 2, range(3))
-    train(case, [one, other], 2, range(3))
+    train(case, [alone], 2, range(5))
+    train(case, [one, other], 2, range(5))
     assert everything(alone) == everything(one) == everything(other)
     assert alone.weights().tobytes() == one.weights().tobytes()
 
@@ -53,12 +69,14 @@ def test_one_learner_with_two_shards_is_two_learners_with_one(case: str) -> None
 @cases
 def test_saved_and_loaded_goes_on_exactly(case: str) -> None:
     straight, first = fresh(case), fresh(case)
-    train(case, [straight], 1, range(6))
-    train(case, [first], 1, range(3))
+    train(case, [straight], 1, range(10))
+    train(case, [first], 1, range(6))
     second = fresh(case)
     second.load(first.save())
-    train(case, [first], 1, range(3, 4))
-    train(case, [second], 1, range(3, 6))
+    pieces = first.save_shard(0)
+    second.load_shard(0, {piece: {k: v.copy() for k, v in arrays.items()} for piece, arrays in pieces.items()})
+    train(case, [first], 1, range(6, 7))
+    train(case, [second], 1, range(6, 10))
     assert everything(second) == everything(straight)
     assert second.weights().tobytes() == straight.weights().tobytes()
 
@@ -73,7 +91,7 @@ def test_a_foreign_state_is_refused() -> None:
 
 
 def test_rows_that_are_not_valid_teach_nothing() -> None:
-    for case in ("ppo", "lstm", "a2c"):
+    for case in ("ppo", "lstm", "a2c", "ppo_vtrace", "impala", "impala_lstm"):
         name, config = CASES[case]
         policy = get_agent(name).policy(config, ENV)
         one, other = fresh(case), fresh(case)

@@ -6,6 +6,7 @@ from agent_batches import Reward, collect, cut, env_spec, settings
 from agent_batches import update as run_update
 
 from whorl.agents.a2c.config import A2CConfig
+from whorl.agents.impala.config import ImpalaConfig
 from whorl.agents.ppo.config import PPOConfig
 from whorl.agents.registry import get_agent
 from whorl.models.config import NetworkConfig
@@ -39,8 +40,9 @@ def identity(observation: Arrays, actions: Array, place: int) -> Array:
         ("ppo", PPOConfig(rows=24, learning_rate=3e-3, discount=0.5), 30),
         ("a2c", A2CConfig(rows=12, learning_rate=1e-2, discount=0.5, optimiser="adam"), 100),
         ("a2c", A2CConfig(rows=12, learning_rate=5e-2, discount=0.5), 150),
+        ("impala", ImpalaConfig(rows=12, learning_rate=1e-2, discount=0.5, minibatches=2), 60),
     ],
-    ids=["ppo", "a2c-adam", "a2c-rmsprop"],
+    ids=["ppo", "a2c-adam", "a2c-rmsprop", "impala"],
 )
 def test_the_action_that_equals_the_state(name: str, config: object, updates: int) -> None:
     env = env_spec((STATE,), ActionSpec("discrete", (), "int64", (4,)))

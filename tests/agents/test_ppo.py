@@ -106,7 +106,7 @@ def test_the_gradient_is_that_of_the_textbook(action: ActionSpec, network: Netwo
 def test_the_plan_and_its_minibatches_cover_every_row_once() -> None:
     learning, trajectory = build(epochs=2, minibatches=5)
     begun(learning, trajectory)
-    shard, weights = learning._shards[0], []
+    shard, weights = learning.shards[0], []
     for index in range(5):
         batch = shard.minibatch((3, 0, 0), 0, index, 5, True)
         weights.append(batch.weight.sum())
@@ -120,7 +120,7 @@ def test_the_plan_and_its_minibatches_cover_every_row_once() -> None:
 def test_shuffles_follow_from_update_epoch_and_shard() -> None:
     learning, trajectory = build()
     begun(learning, trajectory)
-    shard = learning._shards[0]
+    shard = learning.shards[0]
 
     def draw(key: tuple[int, ...], epoch: int) -> bytes:
         shard._shuffle = (-1, np.zeros(0, np.int64))
@@ -196,7 +196,7 @@ def test_reward_scaling_uses_the_updated_deviation_of_the_return() -> None:
     learning, trajectory = build(normalise_rewards=True)
     begun(learning, trajectory)
     returns = trajectory["discounted_return"][trajectory["valid"][:-1]].astype(np.float64)
-    assert learning._normaliser.reward_scale == pytest.approx(1 / returns.std(), rel=1e-5)
+    assert learning.normaliser.reward_scale == pytest.approx(1 / returns.std(), rel=1e-5)
 
 
 def test_annealing_reads_progress() -> None:

@@ -106,3 +106,8 @@ class Printing(gymnasium.Env):
 
 class Talking(Printing):
     observation_space = gymnasium.spaces.Text(5)
+
+
+def test_a_state_that_does_not_come_back_is_found() -> None:
+    (finding,) = check("env_helpers:Walk", kind="forgetful").findings
+    assert finding.what == "the state it saves does not lead to the same future"

@@ -16,6 +16,13 @@ SMALL = {
     "resources.shards": 1,
     "run.checkpoint_every_s": 0.0,
 }
+REPLAY = {
+    "agent.gradient_steps": 2,
+    "agent.batch_size": 32,
+    "agent.learning_starts": 600,
+    "agent.replay.capacity": 1200,
+}
+"""Learning begins late, and the replay is overwritten soon."""
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": ("ppo", {"agent.epochs": 2, "agent.minibatches": 2}),
     "lstm ppo": (
@@ -23,8 +30,29 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         {"agent.epochs": 2, "agent.minibatches": 2, "agent.network.core": "lstm", "agent.network.lstm_size": 16},
     ),
     "a2c": ("a2c", {}),
+    "dqn": ("dqn", {**REPLAY, "agent.n_step": 3, "agent.replay.prioritised": True}),
+    "lstm dqn": (
+        "dqn",
+        {
+            **REPLAY,
+            "agent.batch_size": 8,
+            "agent.burn_in": 4,
+            "agent.network.core": "lstm",
+            "agent.network.lstm_size": 16,
+        },
+    ),
+    "impala": ("impala", {"agent.minibatches": 2}),
 }
 ENVS = ("CartPole-v1", "Pendulum-v1", "LunarLander-v3")
+CONTINUOUS = ("Pendulum-v1",)
+DISCRETE_ONLY = ("dqn",)
+EVERYTHING = [
+    (kind, env)
+    for kind, (agent, _) in KINDS.items()
+    for env in ENVS
+    if not (agent in DISCRETE_ONLY and env in CONTINUOUS)
+]
+"""Every kind of job on every environment that it serves."""
 
 Hasher = Callable[..., str]
 

@@ -19,7 +19,7 @@ import whorl
 from whorl.runs.metrics import read_metrics
 from whorl.runs.result import Result
 
-from .conftest import ENVS, KINDS, settings
+from .conftest import EVERYTHING, settings
 
 LOCAL = {"engine": "local", "actors": 2, "envs_per_actor": 4}
 UPDATES = 12
@@ -82,6 +82,11 @@ def test_every_kind_of_interruption_at_once() -> None:
     check_interrupted("lstm ppo", "Pendulum-v1", "overlap", STEPS, [3, 7], [(0, 5), (1, 100), (0, 300)], 9)
 
 
+@pytest.mark.parametrize("kind", ["dqn", "lstm dqn"])
+def test_a_replay_outlives_interruptions(kind: str) -> None:
+    check_interrupted(kind, "CartPole-v1", "sync", STEPS, [3, 7], [(0, 5), (1, 100)], 9)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_driver_ended_by_a_signal_goes_on_as_the_same_run(tmp_path: Path, number: int) -> None:
     agent, keywords = settings("a2c", steps=STEPS)
@@ -115,8 +120,7 @@ def _wait_for_updates(path: Path, updates: int, process: subprocess.Popen[bytes]
 
 @pytest.mark.verify
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("env", ENVS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "env"), EVERYTHING)
 @hypothesis_settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     workflow=st.sampled_from(["sync", "overlap"]),

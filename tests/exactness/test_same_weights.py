@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import ENVS, KINDS, Hasher
+from .conftest import EVERYTHING, Hasher
 
 SPLITS = (
     {"engine": "inline", "actors": 2, "envs_per_actor": 4},
@@ -15,7 +15,14 @@ LONG_SPLITS = (
     {"engine": "inline", "actors": 1, "envs_per_actor": 8},
     *({"engine": "local", "actors": actors, "envs_per_actor": 8 // actors} for actors in (1, 2, 4)),
 )
-PAIRS = [("ppo", "CartPole-v1"), ("lstm ppo", "Pendulum-v1"), ("a2c", "LunarLander-v3")]
+PAIRS = [
+    ("ppo", "CartPole-v1"),
+    ("lstm ppo", "Pendulum-v1"),
+    ("a2c", "LunarLander-v3"),
+    ("dqn", "CartPole-v1"),
+    ("lstm dqn", "CartPole-v1"),
+    ("impala", "Pendulum-v1"),
+]
 
 
 def check_splits(final_hash: Hasher, kind: str, env: str, steps: int, splits: tuple[dict, ...], workflow: str) -> None:
@@ -70,8 +77,7 @@ def test_normalising_observations_and_rewards_is_exact(final_hash: Hasher) -> No
 
 @pytest.mark.verify
 @pytest.mark.parametrize("workflow", ["sync", "overlap"])
-@pytest.mark.parametrize("env", ENVS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "env"), EVERYTHING)
 def test_everything_at_length(final_hash: Hasher, kind: str, env: str, workflow: str) -> None:
     check_splits(final_hash, kind, env, 50_000, LONG_SPLITS, workflow)
     check_learners(final_hash, kind, env, 50_000, workflow)

@@ -76,3 +76,11 @@ def test_verification_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (page,) = (tmp_path / "docs" / "results").glob("verify-*.md")
     assert "2 of 3 parts passed" in page.read_text()
     assert "| speed_per_s | 7 |" in page.read_text()
+
+
+def test_the_long_tests_of_this_tree_are_found() -> None:
+    listed = subprocess.run(
+        [sys.executable, "tools/verify.py", "--list"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert "exactness.test_same_weights" in listed
+    assert "learning.test_presets_learn" in listed

@@ -21,7 +21,9 @@ def test_a_stop_that_comes_when_the_last_update_has_been_agreed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {**SMALL, "run.checkpoint_every_s": 0.0}
-    trainer = whorl.Trainer("ppo", "CartPole-v1", run_dir=tmp_path / "run", steps=300, engine="inline", set=settings)
+    trainer = whorl.Trainer(
+        "ppo", "CartPole-v1", run_dir=tmp_path / "run", steps=300, envs_per_actor=8, engine="inline", set=settings
+    )
     update = Learner.update
 
     def stop_and_update(self: Learner, *arguments: Any) -> Generator[Any, None, None]:

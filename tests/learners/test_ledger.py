@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,7 +89,8 @@ def test_discounted_returns_restart_with_each_episode():
     lane = MadeUpLane(0, ["step", "end"])
     trajectory = write_trajectory([lane], 0)
     trajectory["reward"][:, 0] = [1, 2, 0, 1, 1, 1]
-    trace = Ledger(range(1), ENV, AGENT).accept(trajectory).discounted_return[:, 0]
+    agent = replace(AGENT, wants_discounted_return=True)
+    trace = Ledger(range(1), ENV, agent).accept(trajectory).discounted_return[:, 0]
     # Row 2 is the final-observation row, row 3 the first of the next episode.
     assert np.allclose(trace, [1, 2.9, 2.61, 1, 1.9, 2.71])
 

@@ -8,6 +8,7 @@ import pytest
 from made_up_rows import ENV, MadeUpLane, write_trajectory
 from whorl.errors import CheckpointError
 from whorl.replay.buffer import Replay
+from whorl.types import Arrays
 
 LANES = 4
 
@@ -18,6 +19,10 @@ def filled(trajectories: int, rows: int = 40, **settings: float) -> tuple[Replay
     for number in range(trajectories):
         replay.insert(write_trajectory(lanes, number))
     return replay, lanes
+
+
+def copied(pieces: dict[str, Arrays]) -> dict[str, Arrays]:
+    return {piece: {name: array.copy() for name, array in arrays.items()} for piece, arrays in pieces.items()}
 
 
 def chi_square(counts: np.ndarray, chances: np.ndarray) -> float:
@@ -34,7 +39,7 @@ def test_a_million_draws_follow_the_priorities(trajectories: int):
     generator = np.random.default_rng(3)
     everything = replay.draw((np.arange(4000) % 40) / 40)
     replay.set_priorities(everything.indices, everything.generations, generator.random(4000) * 5)
-    priorities = replay.save()["priorities"]
+    priorities = replay.save()["state"]["priorities"]
     counts = np.zeros(len(priorities))
     for _ in range(100):
         # Strata make counts more even than independent draws would be, so each draw takes a stratum of its own size.
@@ -49,7 +54,7 @@ def test_strata_draw_everything_in_proportion():
     replay, _ = filled(5, alpha=1.0)
     batch = replay.draw(np.full(1000, 0.5))
     counts = np.bincount(batch.indices, minlength=LANES * 40)
-    expected = 1000 * replay.save()["priorities"] / replay.total_priority
+    expected = 1000 * replay.save()["state"]["priorities"] / replay.total_priority
     assert np.abs(counts - expected).max() <= 1.0 + 1e-9
 
 
@@ -81,12 +86,12 @@ def test_weights_are_those_of_the_paper():
 def test_priorities_for_overwritten_rows_are_dropped():
     replay, lanes = filled(3, rows=20, alpha=1.0)
     batch = replay.draw(np.arange(16) / 16)
-    before = replay.save()["priorities"].copy()
+    before = replay.save()["state"]["priorities"].copy()
     for number in range(3, 8):
         replay.insert(write_trajectory(lanes, number))
-    fresh = replay.save()["priorities"].copy()
+    fresh = replay.save()["state"]["priorities"].copy()
     replay.set_priorities(batch.indices, batch.generations, np.full(16, 100.0))
-    assert np.array_equal(replay.save()["priorities"], fresh)
+    assert np.array_equal(replay.save()["state"]["priorities"], fresh)
     assert not np.array_equal(before, fresh)
 
 
@@ -96,7 +101,7 @@ def test_saved_and_loaded_it_goes_on_the_same(alpha: float):
     batch = replay.draw(np.random.default_rng(1).random(32))
     replay.set_priorities(batch.indices, batch.generations, np.random.default_rng(2).random(32))
     other, _ = filled(0, alpha=alpha)
-    other.load({name: array.copy() for name, array in replay.save().items()})
+    other.load(copied(replay.save()))
     uniforms = np.random.default_rng(3).random(64)
     trajectory = write_trajectory(lanes, 9)
     replay.insert(trajectory)

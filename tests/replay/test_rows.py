@@ -75,7 +75,9 @@ def test_saved_and_loaded_it_draws_the_same():
     for number in range(5):
         new, _ = ring.insert(write_trajectory(lanes, number))
     other = RowRing(ENV, 2, 20, 2, DISCOUNT)
-    other.load({name: array.copy() for name, array in ring.save().items()})
+    pieces = ring.segments()
+    other.load(ring.head, {piece: {name: a.copy() for name, a in arrays.items()} for piece, arrays in pieces.items()})
+    assert np.array_equal(other.drawable, ring.drawable)
     assert other.head == ring.head
     for one, two in zip(ring.take(new)[1:4:2], other.take(new)[1:4:2], strict=True):
         assert np.array_equal(one, two) if isinstance(one, np.ndarray) else one.keys() == two.keys()
@@ -84,3 +86,22 @@ def test_saved_and_loaded_it_draws_the_same():
 def test_what_cannot_fit_is_refused():
     with pytest.raises(ValueError, match="3 rows"):
         RowRing(ENV, 2, 3, 3, DISCOUNT)
+
+
+def test_segments_change_their_stamp_exactly_when_they_change(monkeypatch: pytest.MonkeyPatch):
+    lanes = [MadeUpLane(i, ["step", "end", "step"] * 60) for i in range(2)]
+    ring = RowRing(ENV, 2, 30, 2, DISCOUNT)
+    row_bytes = sum(array.nbytes for array in ring.arrays.values()) // 30
+    monkeypatch.setattr("whorl.replay.rows.SEGMENT_BYTES", 7 * row_bytes)
+    before: dict[str, tuple[int, bytes]] = {}
+    for number in range(30):
+        ring.insert(write_trajectory(lanes, number))
+        now = {
+            piece: (int(arrays["stamp"]), b"".join(a.tobytes() for n, a in arrays.items() if n != "stamp"))
+            for piece, arrays in ring.segments().items()
+        }
+        assert len(now) == min(5, -(-ring.head // 7))
+        for piece, (stamp, content) in now.items():
+            if piece in before:
+                assert (stamp == before[piece][0]) == (content == before[piece][1]), (number, piece)
+        before = now

@@ -15,7 +15,9 @@ SMALL = {"agent.rows": 16, "agent.network.hidden": (8, 8), "agent.epochs": 1, "a
 
 
 def trainer(run_dir: Path, env: str = "CartPole-v1", engine: str = "inline", **settings: Any) -> whorl.Trainer:
-    return whorl.Trainer("ppo", env, run_dir=run_dir, steps=2000, engine=engine, set={**SMALL, **settings})
+    return whorl.Trainer(
+        "ppo", env, run_dir=run_dir, steps=2000, engine=engine, envs_per_actor=8, set={**SMALL, **settings}
+    )
 
 
 def test_a_resumed_run_knows_at_once_how_far_it_is(tmp_path: Path) -> None:

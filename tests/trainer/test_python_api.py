@@ -13,7 +13,12 @@ import whorl
 from whorl.cli.main import main
 from whorl.errors import BadInputError, ConfigError, MissingExtraError, WhorlError
 
-ENGINES = [{"engine": "inline"}, {"engine": "local", "actors": 2, "envs_per_actor": 4}]
+SMALL = {"agent.rows": 32, "agent.epochs": 2, "agent.minibatches": 1}
+"""Whatever the preset says: about 250 env steps per update."""
+ENGINES: list[dict[str, Any]] = [
+    {"engine": "inline", "actors": 1, "envs_per_actor": 8, "set": SMALL},
+    {"engine": "local", "actors": 2, "envs_per_actor": 4, "set": SMALL},
+]
 engines = pytest.mark.parametrize("engine", ENGINES, ids=["inline", "local"])
 
 
@@ -64,6 +69,7 @@ def test_a_trainer_under_the_users_own_loop(tmp_path: Path, engine: dict[str, An
             last = trainer.step()
         assert last["env_steps"] >= 2500
         assert trainer.step() == last  # a run that is done stays where it is
+        assert trainer.save() == trainer.save()
         assert trainer.save().name == f"update-{trainer.updates:09d}"
         assert trainer.evaluate(episodes=2)["episodes"] == 2
         trainer.close()
@@ -151,7 +157,9 @@ def test_tensorboard_reads_what_a_run_wrote(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     path = tmp_path / "run"
-    with whorl.Trainer("ppo", "CartPole-v1", steps=1500, run_dir=path, set={"run.tensorboard": True}) as trainer:
+    with whorl.Trainer(
+        "ppo", "CartPole-v1", steps=1500, run_dir=path, set={**SMALL, "run.tensorboard": True}
+    ) as trainer:
         trainer.step(2)
     with whorl.Trainer.resume(path) as trainer:
         while not trainer.done:
@@ -189,3 +197,30 @@ def test_a_device_that_is_not_there_is_refused(tmp_path: Path, device: str, mess
     with pytest.raises(ConfigError, match=f"^resources.device: {message}"):
         whorl.train("ppo", "CartPole-v1", run_dir=tmp_path / "run", device=device)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_result_tells_what_each_kind_of_role_used(tmp_path: Path) -> None:
+    run = whorl.train("ppo", "CartPole-v1", steps=600, engine="local", actors=2, run_dir=tmp_path / "run")
+    assert set(run.result.resources) == {"actor", "learner"}
+    for used in run.result.resources.values():
+        assert used["memory_bytes"] > 5e6
+        assert used["cpu_share"] > 0
+
+
+def test_a_run_that_has_not_ended_says_so(tmp_path: Path) -> None:
+    with (
+        whorl.Trainer("ppo", "CartPole-v1", run_dir=tmp_path / "run"),
+        pytest.raises(BadInputError, match="has not ended: it is still going on, or `whorl resume"),
+    ):
+        whorl.load(tmp_path / "run")
+
+
+@engines
+def test_the_last_update_may_be_followed_at_once_by_anything(tmp_path: Path, engine: dict[str, Any]) -> None:
+    """The learner is ending just then: whatever is asked of it, its last checkpoint answers."""
+    asks = {"policy": lambda run: run.policy().act(np.zeros(4)), "save": lambda run: run.save()}
+    for name, ask in asks.items():
+        with whorl.Trainer("ppo", "CartPole-v1", steps=400, run_dir=tmp_path / name, **engine) as trainer:
+            trainer.step(2)
+            assert ask(trainer) is not None
+        assert whorl.load(tmp_path / name).status == "completed"

@@ -55,6 +55,7 @@ class Actor:
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory with the weights as they are."""
         yield from self._collector.fill(trajectory, self._weight_views, version, number)
+        trajectory["incarnation"][0] = self._role.incarnation
         if self._envs.fault_count >= self._tells_of_faults_at:
             self._tell_of_faults()
 

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whorl.agents.contract import Policy
 from whorl.engines.contract import Clock, Wait
@@ -18,6 +19,8 @@ from whorl.types import Arrays, leaves_of
 
 ACTING = "acting"
 """The purpose word of acting noise: other purposes draw other numbers from the same seed."""
+_NOISE_ROWS = 64
+"""Rows whose noise is made at once, at least."""
 
 
 class Collector:
@@ -36,6 +39,9 @@ class Collector:
         self._seed = seed
         self._clock = clock
         self._strike = strike
+        self._noise = np.zeros((0, 0, 0), np.float32)
+        self._noise_row0 = 0
+        """The row that ``_noise`` begins with."""
         self._rows: Rows
         self._state: Arrays
 
@@ -49,8 +55,7 @@ class Collector:
         spec, rows, envs, act, enter = self._policy.spec, self._rows, self._envs, self._policy.act, self._clock.enter
         row_count, strike, count, count_nonzero = spec.rows, self._strike, self._clock.count, np.count_nonzero
         row0 = number * row_count
-        lanes = np.arange(envs.lanes.start, envs.lanes.stop)
-        noise = uniform(self._seed, ACTING, lanes, row0, row_count, spec.noise_width)
+        noise = self._noise_for(row0)
         observations = [(out[f"obs/{name}"], array) for name, array in rows.observation.items()]
         fields = [(field.name, out[field.name]) for field in spec.fields]
         first, valid, actions, reward = out["first"], out["valid"], out["action"], out["reward"]
@@ -88,6 +93,16 @@ class Collector:
         enter("transfer")
         self._state = state
         self._finish(out, version, number, row_count)
+
+    def _noise_for(self, row0: int) -> NDArray[np.float32]:
+        """The noise of a trajectory's rows. Those of several short ones are made at once, which takes hardly longer."""
+        rows = self._policy.spec.rows
+        if not 0 <= row0 - self._noise_row0 <= len(self._noise) - rows:
+            lanes = np.arange(self._envs.lanes.start, self._envs.lanes.stop)
+            ahead = -(-_NOISE_ROWS // rows) * rows
+            self._noise_row0 = row0
+            self._noise = uniform(self._seed, ACTING, lanes, row0, ahead, self._policy.spec.noise_width)
+        return self._noise[row0 - self._noise_row0 :]
 
     def _finish(self, out: Arrays, version: int, number: int, row_count: int) -> None:
         """The bootstrap row, and where the lanes stand after it."""

@@ -50,7 +50,12 @@ class AgentSpec:
     """Rows after the learnt ones whose observations the targets need."""
     staleness: Literal["strict", "correctable", "any"] = "strict"
     replay: Literal["none", "uniform", "prioritised"] = "none"
+    replay_bytes: int = 0
+    """Memory of a full replay, over all learners."""
     discount: float = 0.99
+    wants_discounted_return: bool = False
+    """Trajectories come with ``discounted_return`` [T, B]: each lane's running discounted sum of rewards within its
+    episode, which reward normalisation needs and a single trajectory does not hold."""
     acting: Literal["numpy", "torch"] = "numpy"
     """Chosen by the network, never by the engine: their results differ in the last bit."""
 

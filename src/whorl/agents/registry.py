@@ -16,7 +16,7 @@ from whorl.agents.contract import Agent
 from whorl.errors import BadInputError
 
 GROUP = "whorl.agents"
-_OWN = {"a2c": "whorl.agents.a2c", "ppo": "whorl.agents.ppo"}
+_OWN = {name: f"whorl.agents.{name}" for name in ("a2c", "ddpg", "dqn", "impala", "ppo", "sac", "td3")}
 
 
 def agent_names() -> list[str]:

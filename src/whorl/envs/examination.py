@@ -175,9 +175,7 @@ def _determinism(config: EnvConfig, spec: EnvSpec, findings: list[dict[str, str]
     say("saving and bringing back its state")
     works = snapshot_works(config, spec)
     if not works and _offers_state(config):
-        mend = (
-            "let get_state return bytes that set_state brings back; or leave both out, and episodes are stepped again"
-        )
+        mend = "let get_state return bytes that set_state brings back, or leave both out: episodes are stepped again"
         findings.append(_finding("the state it saves does not lead to the same future", "get_state, set_state", mend))
     restore = "snapshot" if works else "replay" if deterministic else "none"
     return {"deterministic": deterministic, "seeds_matter": once != other, "restore": f"{restore} (tried)"}

@@ -14,12 +14,18 @@ from enum import IntFlag
 from typing import Any
 
 from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
+from whorl.errors import CheckpointError
 from whorl.learners.inbox import Inbox
 from whorl.learners.learner import Learner
 from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.learners.saving import Saving
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
+
+REPORT_EVERY_ENV_STEPS = 32
+"""Updates of fewer env steps share a line of metrics."""
+FIRST_REPORTS = 2
+"""The first updates after a start have a line each, however small: staleness and the steady state begin with them."""
 
 
 class Command(IntFlag):
@@ -41,10 +47,13 @@ class Desk:
         self._arrived: dict[int, deque[Arrays]] = {actor: deque() for actor in self._channels}
         """Claimed and not yet learnt from; an actor may be a trajectory ahead of the others."""
         self._inbox = Inbox()
-        self._handed_over: Counter[int] = Counter()
+        self._handed_over: Counter[tuple[int, int]] = Counter()
+        """Environment steps by actor and incarnation."""
         self._quarantine = Quarantine()
         self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
+        self._reported_env_steps = 0
+        self._updates_here = 0
 
     def open(self) -> Generator[Wait, None, None]:
         """Go on from the newest checkpoint, where there is one."""
@@ -53,7 +62,12 @@ class Desk:
             self._role.line.send(
                 "opened", {"update": self._learner.updates, "warnings": warnings, **self._learner.summary()}
             )
-        yield from self._group.barrier()
+        update = yield from self._group.broadcast(self._learner.updates)
+        if update != self._learner.updates:
+            raise CheckpointError(
+                f"learner {self._learner.rank} found the checkpoint of update {self._learner.updates} and the first "
+                f"learner that of update {update}: does every process see the same run directory?"
+            )
 
     @property
     def _is_first(self) -> bool:
@@ -119,8 +133,10 @@ class Desk:
         channel, arrived = self._channels[actor], self._arrived[actor]
         while (trajectory := channel.try_claim()) is not None:
             arrived.append(trajectory)
+            self._handed_over[_writer_of(actor, trajectory)] += env_steps_of(trajectory)
         while arrived and int(arrived[0]["number"][0]) < self._learner.ledgers[actor].number:
-            arrived.popleft()
+            past = arrived.popleft()
+            self._role.line.send("lost_env_steps", {"env_steps": env_steps_of(past)})
             channel.release()
         return bool(arrived)
 
@@ -136,7 +152,8 @@ class Desk:
     def _replace(self, actor: int, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
         self._claim(actor)
-        lost = self._account(actor, int(body["counted"]))
+        lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
+        self._role.line.send("lost_env_steps", {"env_steps": lost})
         ledger = self._learner.ledger_after(actor, self._arrived[actor])
         if body["phase"] == "environment":
             self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
@@ -160,26 +177,28 @@ class Desk:
         if times == 1:  # not each time: with one that dies of every episode the run must come to an end
             self._role.line.send("recovered", {"kind": "actor", "index": actor})
 
-    def _account(self, actor: int, counted: int) -> int:
-        """What the dead actor took (``counted``) and never handed over is lost."""
-        waiting = sum(env_steps_of(trajectory) for trajectory in self._arrived[actor])
-        lost = counted - self._handed_over.pop(actor, 0) - waiting
-        self._handed_over[actor] = -waiting  # not the replacement's
-        self._role.line.send("lost_env_steps", {"env_steps": lost})
-        return lost
-
     def release(self) -> None:
         """Give the slots of the batch back to the actors."""
         for actor, arrived in self._arrived.items():
-            self._handed_over[actor] += env_steps_of(arrived.popleft())
+            arrived.popleft()
             self._channels[actor].release()
         self._quarantine.forget_before(self._learner.updates)
 
     def report(self) -> None:
-        """One line of metrics, and what became of background saves."""
-        if self._is_first:
+        """A line of metrics, if it is time for one, and what became of background saves."""
+        self._updates_here += 1
+        if self._is_first and self._report_is_due:
+            self._reported_env_steps = self._learner.env_steps
             self._role.line.send("metrics", {**self._learner.record(), "time": time.monotonic()})
             self._saving.report()
+
+    @property
+    def _report_is_due(self) -> bool:
+        """After every update, but for the tiny ones of agents that learn at every env step. The driver waits for the
+        line of the last update it gave leave for."""
+        learner = self._learner
+        tiny = learner.env_steps - self._reported_env_steps < REPORT_EVERY_ENV_STEPS
+        return not tiny or self._updates_here <= FIRST_REPORTS or not self._may_go_on or learner.done
 
     def close(self) -> Generator[Wait, None, None]:
         """The run is over here: save, and say how it ended."""
@@ -207,3 +226,7 @@ class Desk:
         elif self._may_go_on:
             command |= Command.GO_ON
         return int(command)
+
+
+def _writer_of(actor: int, trajectory: Arrays) -> tuple[int, int]:
+    return actor, int(trajectory["incarnation"][0])

@@ -20,7 +20,7 @@ from whorl.agents.contract import LearnerSettings, Progress
 from whorl.engines.contract import Clock, Group, Wait
 from whorl.job import Job
 from whorl.learners.ledger import Ledger, cut_saved, join_saved
-from whorl.runs.metrics import EpisodeWindow
+from whorl.runs.metrics import EpisodeWindow, MetricMeans
 from whorl.trajectory.layout import cut_lanes, join_lanes
 from whorl.types import Arrays, Field, Layout, leaves_of
 
@@ -50,7 +50,8 @@ class Learner:
         self.faults = 0
         self.exact = True
         self.window = EpisodeWindow()
-        self.metrics: dict[str, float] = {}
+        self._staleness = 0
+        self._measured = MetricMeans()
         self.shards = job.lane_map.shards_of_learner(rank)
         self._clock = clock
         lane_map = job.lane_map
@@ -73,8 +74,9 @@ class Learner:
         )
         self.previous_weights = self.learning.weights().copy()
         """Those of the version before: what an actor one update behind still acts with."""
-        self._tally_buffer = tally_layout(job.agent_spec.rows, lane_map.lanes).allocate()
         self._tally = tally_layout(job.agent_spec.rows, lane_map.lanes)
+        self._tally_buffer = self._tally.allocate()
+        self._tally_views = self._tally.views(self._tally_buffer)
 
     @property
     def done(self) -> bool:
@@ -89,33 +91,38 @@ class Learner:
     ) -> Generator[Wait, None, None]:
         """Learn from one trajectory of each of this learner's actors, in step with the other learners."""
         self._clock.enter("learning")
-        ordered = [trajectories[actor] for actor in sorted(trajectories)]
-        staleness = self.updates - int(ordered[0]["version"][0])
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
-        yield from self._accept(trajectories, tally)
+        accepted = yield from self._accept(trajectories, tally)
+        self._staleness = self.updates - int(accepted[0]["version"][0])
         self.previous_weights[:] = self.learning.weights()
         mine = self.shards
-        width = self.job.lane_map.lanes_per_shard
-        joined = join_lanes(ordered)
-        self.learning.begin(
-            {shard: cut_lanes(joined, i * width, (i + 1) * width) for i, shard in enumerate(mine)},
-            progress,
-        )
+        self.learning.begin(self._cut(join_lanes(accepted)), progress)
         for step in self.learning.plan((self.job.config.run.seed, self.updates)):
             parts = [self.learning.contribute(step, shard) for shard in mine]
             total = yield from contributions.sum(parts)
             self.learning.apply(step, total)
-        self.metrics = {**self.learning.finish(), "staleness": float(staleness)}
+        self._measured.add(self.learning.finish())
         self.updates += 1
         self._clock.enter("other")
 
-    def _accept(self, trajectories: Mapping[int, Arrays], tally: Group) -> Generator[Wait, None, None]:
-        """Move the ledgers on, and exchange counts and finished episodes."""
+    def _cut(self, trajectory: Arrays) -> dict[int, Arrays]:
+        """The lanes of each of this learner's shards."""
+        if len(self.shards) == 1:
+            return {self.shards[0]: trajectory}
+        width = self.job.lane_map.lanes_per_shard
+        return {shard: cut_lanes(trajectory, i * width, (i + 1) * width) for i, shard in enumerate(self.shards)}
+
+    def _accept(self, trajectories: Mapping[int, Arrays], tally: Group) -> Generator[Wait, None, list[Arrays]]:
+        """Move the ledgers on, and exchange counts and finished episodes. Returns the trajectories in lane order, with
+        what only the ledgers know."""
+        enriched: list[Arrays] = []
         self._tally_buffer[:] = 0
-        mine = self._tally.views(self._tally_buffer)
-        for actor, trajectory in trajectories.items():
+        mine = self._tally_views
+        for actor, trajectory in sorted(trajectories.items()):
             accepted = self.ledgers[actor].accept(trajectory)
-            trajectory["discounted_return"] = accepted.discounted_return
+            enriched.append(trajectory)
+            if accepted.discounted_return is not None:
+                enriched[-1] = {**trajectory, "discounted_return": accepted.discounted_return}
             mine["env_steps"] += accepted.env_steps
             mine["faults"] += accepted.faults
             mine["inexact"] += not self.ledgers[actor].exact
@@ -127,9 +134,12 @@ class Learner:
         self.env_steps += int(total["env_steps"][0])
         self.faults += int(total["faults"][0])
         self.exact = self.exact and not total["inexact"][0]
+        if not total["ended"].any():
+            return enriched
         at = np.nonzero(total["ended"])
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
+        return enriched
 
     def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
         """Where this actor's lanes will stand after the trajectories that are still waiting to be learnt."""
@@ -140,7 +150,7 @@ class Learner:
         return ledger
 
     def record(self) -> dict[str, Any]:
-        """This update's line of metrics."""
+        """A line of metrics: the counts as they are, and means of what was measured since the last line."""
         return {
             "update": self.updates,
             "env_steps": self.env_steps,
@@ -149,7 +159,8 @@ class Learner:
             "exact": self.exact,
             "return_mean": self.window.return_mean if self.window.episodes else None,
             "length_mean": self.window.length_mean if self.window.episodes else None,
-            **self.metrics,
+            **self._measured.take(),
+            "staleness": float(self._staleness),
         }
 
     def summary(self) -> dict[str, Any]:

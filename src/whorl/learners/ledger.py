@@ -36,8 +36,8 @@ class Accepted:
     env_steps: int
     episodes: list[EpisodeEnd]
     faults: int
-    discounted_return: Array
-    """[T, B] running discounted sum of rewards within each lane's episode, for reward normalisation."""
+    discounted_return: Array | None
+    """[T, B] running discounted sum of rewards within each lane's episode, where the agent wants it."""
 
 
 class Ledger:
@@ -49,7 +49,7 @@ class Ledger:
         """Of the trajectory expected next."""
         self.exact = True
         self._env = env
-        self._discount = agent.discount
+        self._discount, self._traces = agent.discount, agent.wants_discounted_return
         self._rows = agent.rows
         self._states = [LaneState(lane) for lane in lanes]
         self._actions: list[list[Array]] = [[] for _ in lanes]  # in pieces, joined when somebody asks
@@ -63,8 +63,10 @@ class Ledger:
         rows = trajectory["reward"].shape[0]
         first = trajectory["first"]
         ended_before = np.array([state.ended for state in self._states])
+        observation = {name: array[rows].copy() for name, array in leaves_of(trajectory, "obs/").items()}
         for i, state in enumerate(self._states):
             self._move(i, state, trajectory, rows)
+            state.observation = {name: array[i] for name, array in observation.items()}
         self._recurrent = {name: array.copy() for name, array in leaves_of(trajectory, "end/state/").items()}
         self.exact = self.exact and bool(trajectory["end/exact"][0])
         self.number = int(trajectory["number"][0]) + 1
@@ -73,7 +75,7 @@ class Ledger:
             env_steps=env_steps_of(trajectory),
             episodes=episodes,
             faults=faults,
-            discounted_return=self._trace(trajectory["reward"], first),
+            discounted_return=self._trace(trajectory["reward"], first) if self._traces else None,
         )
 
     def _move(self, i: int, state: LaneState, trajectory: Arrays, rows: int) -> None:
@@ -83,10 +85,12 @@ class Ledger:
             self._actions[i] = []
         stepped = trajectory["valid"][begin:rows, i]
         if stepped.any():
-            self._actions[i].append(trajectory["action"][begin:rows, i][stepped].copy())
+            pieces = self._actions[i]
+            pieces.append(trajectory["action"][begin:rows, i][stepped].copy())
+            if self._env.restore == "none":  # whether there were any is all that matters
+                pieces[:] = [pieces[-1][-1:]]
         state.episode = int(trajectory["end/episode"][i])
         state.ended = not trajectory["valid"][rows, i]
-        state.observation = {name: a[rows, i].copy() for name, a in leaves_of(trajectory, "obs/").items()}
         length = int(trajectory["end/snapshot_length"][i])
         state.snapshot = trajectory["end/snapshot"][i, :length].tobytes() if length else None
         state.skip = 0

@@ -152,7 +152,10 @@ class Saving:
         self.report()
 
     def report(self) -> None:
-        """Tell the driver how saves ended since the last time."""
+        """Tell the driver how saves ended since the last time, and which old checkpoints would not go away."""
+        for text in self._writer.warnings:
+            self._role.line.send("warning", {"text": text})
+        self._writer.warnings.clear()
         for outcome in self._saver.poll():
             if outcome.error is not None:
                 self._failed(outcome.error)

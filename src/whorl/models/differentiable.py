@@ -26,6 +26,14 @@ class Differentiable(Protocol):
         """Values [N] alone, in host memory."""
         ...
 
+    def outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs for a batch; keeps nothing."""
+        ...
+
+    def host_outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs in host memory, not to be differentiated."""
+        ...
+
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""
         ...
@@ -53,6 +61,15 @@ class Autograd:
         values: NDArray[np.float32] = forward(self._network, self._leaves, inputs).value.cpu().numpy()
         return values
 
+    def outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs for a batch; keeps nothing."""
+        return forward(self._network, self._leaves, inputs)
+
+    def host_outputs(self, inputs: Inputs) -> Outputs:
+        """Outputs in host memory, not to be differentiated."""
+        policy, value = self.outputs(inputs)
+        return Outputs(policy.cpu().numpy(), value.cpu().numpy())
+
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""
         with torch.enable_grad():
@@ -65,7 +82,9 @@ class Autograd:
             leaf.grad = gradients[name].zero_()
         outputs, self._outputs = self._outputs, None
         assert outputs is not None
-        torch.autograd.backward([outputs.policy, outputs.value], [d_policy, d_value])
+        pairs = [(outputs.policy, d_policy), (outputs.value, d_value)]
+        roots, gradients_of = zip(*(pair for pair in pairs if pair[0].requires_grad), strict=True)
+        torch.autograd.backward(roots, gradients_of)
 
 
 def differentiable(network: Network, parameters: dict[str, Tensor], compiled: bool) -> Differentiable:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from whorl.models.initial import initial_weights
-from whorl.models.network import Network
+from whorl.models.network import Parameterised
 from whorl.types import Array, Field, Layout
 
 
@@ -16,7 +16,7 @@ class FlatParameters:
     On the CPU ``flat`` shares the buffer's memory, so that ``weights`` is always current and never copied.
     """
 
-    def __init__(self, network: Network, seed: int, device: torch.device) -> None:
+    def __init__(self, network: Parameterised, seed: int, device: torch.device) -> None:
         self.buffer = initial_weights(network, seed)
         self.views = network.everything.views(self.buffer)
         self.layout = Layout(tuple(parameter.field for parameter in network.parameters))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whorl.ops.sampling import sample_categorical, sample_gaussian
 from whorl.types import ActionSpec, Array, Arrays, Field
@@ -78,7 +79,37 @@ class GaussianHead:
         return Chosen(actions, {"log_prob": log_prob, "raw_action": raw})
 
 
+class BoundedHead:
+    """Outputs for actions between finite bounds: ``per_action`` numbers for each component (1: the action before tanh;
+    2: mean and log standard deviation of a squashed Gaussian, all means first).
+
+    Agents compute in a scaled space, where the bounds are -1 and 1.
+    """
+
+    def __init__(self, action: ActionSpec, per_action: int) -> None:
+        self.action = action
+        self.size = len(action.low)
+        self.width = per_action * self.size
+        self.noise_width = self.size + self.size % 2
+        self.low = np.array(action.low, np.float32)
+        self.high = np.array(action.high, np.float32)
+        self.middle = (self.low + self.high) / 2
+        self.half_range = (self.high - self.low) / 2
+        self._per_half_range = np.where(self.half_range > 0, 1 / np.maximum(self.half_range, 1e-30), 0)
+
+    def to_env(self, scaled: Array) -> Array:
+        """Scaled actions [rows, size] as the environment takes them."""
+        actions = np.clip(self.middle + self.half_range * scaled, self.low, self.high)
+        return actions.reshape(len(scaled), *self.action.shape).astype(self.action.dtype, copy=False)
+
+    def from_env(self, actions: Array) -> NDArray[np.float32]:
+        """The environment's actions [rows, *shape] as scaled ones, [rows, size]."""
+        flat = actions.reshape(len(actions), self.size)
+        return np.asarray((flat - self.middle) * self._per_half_range, np.float32)
+
+
 Head = CategoricalHead | GaussianHead
+"""Heads of actor-critic agents: they choose actions by themselves."""
 
 
 def head_for(action: ActionSpec) -> Head:

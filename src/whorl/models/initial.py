@@ -7,18 +7,19 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from whorl.models.network import Network
+from whorl.models.network import Parameterised
 from whorl.ops.noise import generator
 from whorl.types import Array
 
 
-def initial_weights(network: Network, seed: int) -> Array:
+def initial_weights(network: Parameterised, seed: int) -> Array:
     """A buffer of ``network.everything``: orthogonal matrices, zero biases, an identity as normaliser."""
     layout = network.everything
     buffer = layout.allocate()
     views = layout.views(buffer)
-    for leaf in network.encoder.normalised:
-        views[f"norm/{leaf.name}/scale"][...] = 1
+    for name, view in views.items():
+        if name.startswith("norm/") and name.endswith("/scale"):
+            view[...] = 1
     for index, parameter in enumerate(network.parameters):
         if parameter.gain:
             views[parameter.name][...] = orthogonal(generator(seed, index), parameter.shape, parameter.gain)

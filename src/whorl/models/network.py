@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from whorl.models.config import NetworkConfig
 from whorl.models.encoding import Encoder
@@ -41,10 +41,37 @@ class Parameter:
         return Field(self.name, self.shape, "float32")
 
 
+class Parameterised(Protocol):
+    """Anything whose parameters lie in one flat buffer: ``everything`` ends with the ``parameters`` in order and begins
+    with the ``weights`` of actors."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]: ...
+    @property
+    def weights(self) -> Layout: ...
+    @property
+    def everything(self) -> Layout: ...
+
+
+class ActingNetwork(Protocol):
+    """What it takes to run a network forward."""
+
+    @property
+    def config(self) -> NetworkConfig: ...
+    @property
+    def encoder(self) -> Encoder: ...
+    @property
+    def recurrent(self) -> bool: ...
+    @property
+    def output_width(self) -> int:
+        """Of the policy."""
+        ...
+
+
 class Network:
     """The description from which both forwards, the layouts and the initial weights follow."""
 
-    def __init__(self, config: NetworkConfig, env: EnvSpec, normalise: bool) -> None:
+    def __init__(self, config: NetworkConfig, env: EnvSpec, normalise: bool, value: bool = True) -> None:
         self.config = config
         self.encoder = Encoder(env.observation, normalise)
         self.head = head_for(env.action)
@@ -53,8 +80,17 @@ class Network:
         self.shared = self.recurrent or bool(self.encoder.images)
         self.acting: Literal["numpy", "torch"] = "torch" if self.encoder.images else "numpy"
         self.policy_parameters = tuple(self._trunk()) + tuple(self._policy_head())
-        self.value_parameters = tuple(self._value())
-        self.parameters = self.policy_parameters + self.value_parameters
+        self.value_parameters = tuple(self._value()) if value else ()
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All of them, the policy's first."""
+        return self.policy_parameters + self.value_parameters
+
+    @property
+    def output_width(self) -> int:
+        """Of the policy."""
+        return self.head.width
 
     @property
     def state(self) -> tuple[Field, ...]:
@@ -121,14 +157,19 @@ class Network:
 
     def _tower(self, name: str, out: int, gain: float) -> Iterator[Parameter]:
         width = self.encoder.width
+        hidden = self.config.hidden
         if self.shared:
-            width = self.config.lstm_size if self.recurrent else self.trunk_width
-        else:
-            for i, hidden in enumerate(self.config.hidden):
-                yield from _linear(f"{name}/{i}", width, hidden, _SQRT_2)
-                width = hidden
-        yield Parameter(f"{name}/out/weight", (out, width), gain)
-        yield Parameter(f"{name}/out/bias", (out,), 0)
+            width, hidden = self.config.lstm_size if self.recurrent else self.trunk_width, ()
+        yield from tower(name, width, hidden, out, gain)
+
+
+def tower(name: str, width: int, hidden: tuple[int, ...], out: int, gain: float) -> Iterator[Parameter]:
+    """Hidden layers above ``width`` inputs, and a head of ``out`` outputs that starts with this gain."""
+    for i, size in enumerate(hidden):
+        yield from _linear(f"{name}/{i}", width, size, _SQRT_2)
+        width = size
+    yield Parameter(f"{name}/out/weight", (out, width), gain)
+    yield Parameter(f"{name}/out/bias", (out,), 0)
 
 
 def convolutions(leaf: ObservationLeaf) -> tuple[Convolution, ...]:

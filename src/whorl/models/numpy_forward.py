@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whorl.models.network import Network
+from whorl.models.network import ActingNetwork
 from whorl.types import Array, Arrays
 
 BLOCK = 8
@@ -28,7 +28,7 @@ class Forwarded(NamedTuple):
 class NumpyForward:
     """Buffers for one number of lanes, and the forward through them."""
 
-    def __init__(self, network: Network, lanes: int) -> None:
+    def __init__(self, network: ActingNetwork, lanes: int) -> None:
         self._network = network
         self._lanes = lanes
         self._blocks = -(-lanes // BLOCK)
@@ -39,7 +39,7 @@ class NumpyForward:
         self._hidden = [
             (f"{kind}/{i}/weight", f"{kind}/{i}/bias", self._buffer(network.config.hidden[i])) for i in layers
         ]
-        self._outputs = self._buffer(network.head.width)
+        self._outputs = self._buffer(network.output_width)
         size = network.config.lstm_size
         self._h, self._c, self._gates, self._gates_h = (self._buffer(w) for w in (size, size, 4 * size, 4 * size))
         self._tanh = network.config.activation == "tanh"

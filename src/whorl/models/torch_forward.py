@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from whorl.models.lstm import unroll_lstm
-from whorl.models.network import Network, convolutions
+from whorl.models.network import ActingNetwork, Network, convolutions
 from whorl.ops.namespace import AnyArray
 
 Parameters = Mapping[str, Tensor]
@@ -35,19 +35,19 @@ class Outputs(NamedTuple):
     policy: AnyArray
     """[width, N]; a Gaussian's log standard deviations follow its means: [2 width, N]."""
     value: AnyArray
-    """[N]"""
+    """[N], or [0] of a network without a value."""
 
 
 def forward(network: Network, parameters: Parameters, inputs: Inputs) -> Outputs:
     """Policy outputs and values of a batch."""
-    if network.shared:
-        trunk, _ = forward_trunk(network, parameters, inputs)
-        policy = value = trunk
-    else:
-        policy, value = (forward_tower(network, parameters, name, inputs.features) for name in ("policy", "value"))
+    trunk = forward_trunk(network, parameters, inputs)[0] if network.shared else None
+    policy = forward_tower(network, parameters, "policy", inputs.features) if trunk is None else trunk
     outputs = forward_head(parameters, "policy", policy)
     if network.gaussian:
         outputs = torch.cat([outputs, parameters["policy/log_std"][:, None].expand_as(outputs)])
+    if not network.value_parameters:
+        return Outputs(outputs, outputs.new_zeros(0))
+    value = forward_tower(network, parameters, "value", inputs.features) if trunk is None else trunk
     return Outputs(outputs, forward_head(parameters, "value", value)[0])
 
 
@@ -88,7 +88,7 @@ def forward_features(network: Network, parameters: Parameters, inputs: Inputs) -
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-def forward_tower(network: Network, parameters: Parameters, name: str, x: Tensor) -> Tensor:
+def forward_tower(network: ActingNetwork, parameters: Parameters, name: str, x: Tensor) -> Tensor:
     """The hidden layers of one tower."""
     for i in range(len(network.config.hidden)):
         x = _activation(network, _linear(parameters, f"{name}/{i}", x))
@@ -116,5 +116,5 @@ def _linear(parameters: Parameters, name: str, x: Tensor) -> Tensor:
     return torch.addmm(parameters[f"{name}/bias"], x, parameters[f"{name}/weight"])
 
 
-def _activation(network: Network, x: Tensor) -> Tensor:
+def _activation(network: ActingNetwork, x: Tensor) -> Tensor:
     return x.tanh() if network.config.activation == "tanh" else x.relu()

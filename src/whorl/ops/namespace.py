@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 AnyArray: TypeAlias = Any
 """A numpy array or a torch tensor."""
@@ -21,3 +22,17 @@ def namespace(array: AnyArray) -> Any:
     import torch
 
     return torch
+
+
+def host(array: AnyArray) -> NDArray[Any]:
+    """The array in host memory, as numpy."""
+    return array if isinstance(array, np.ndarray) else array.cpu().numpy()
+
+
+def like(example: AnyArray, array: NDArray[Any]) -> AnyArray:
+    """The numpy array as what the example is: numpy, or a tensor on its device."""
+    if isinstance(example, np.ndarray):
+        return array
+    import torch
+
+    return torch.from_numpy(array).to(example.device)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -15,23 +13,32 @@ def adam_(
     gradient: Tensor,
     mean: Tensor,
     square: Tensor,
-    count: int,
+    count: Tensor,
     learning_rate: float,
     eps: float,
-    scratch: Tensor,
     beta_1: float = 0.9,
     beta_2: float = 0.999,
 ) -> None:
-    """One step of Adam (Kingma and Ba 2015), in place, in the quicker order of operations of its section 2.
+    """One step of Adam (Kingma and Ba 2015), in place: torch's fused kernel, which reads and writes everything once.
 
-    ``count`` is the number of this step, from 1. ``scratch`` is overwritten.
+    ``count`` is the number of this step, from 1, as a float32 tensor of shape () on the parameters' device.
     """
-    same_shape(parameters=parameters, gradient=gradient, mean=mean, square=square, scratch=scratch)
-    root = math.sqrt(1 - beta_2**count)
-    mean.lerp_(gradient, 1 - beta_1)
-    square.lerp_(torch.mul(gradient, gradient, out=scratch), 1 - beta_2)
-    torch.sqrt(square, out=scratch).add_(eps * root)
-    parameters.addcdiv_(mean, scratch, value=-learning_rate * root / (1 - beta_1**count))
+    same_shape(parameters=parameters, gradient=gradient, mean=mean, square=square)
+    torch._fused_adam_(
+        [parameters],
+        [gradient],
+        [mean],
+        [square],
+        [],
+        [count],
+        lr=learning_rate,
+        beta1=beta_1,
+        beta2=beta_2,
+        weight_decay=0.0,
+        eps=eps,
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 def rmsprop_(

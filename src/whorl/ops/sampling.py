@@ -43,16 +43,21 @@ def _starts(rows: int, choices: int) -> NDArray[np.int64]:
 
 
 def sample_gaussian(mean: Array, log_std: Array, uniforms: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Samples [rows, D] of a diagonal Gaussian and their log-densities [rows], by Box and Muller's transform (1958).
+    """Samples [rows, D] of a diagonal Gaussian and their log-densities [rows].
 
-    ``mean`` is [rows, D], ``log_std`` is [D], ``uniforms`` is [rows, D rounded up to even]: a pair of uniform
-    numbers gives sqrt(-2 ln u_1) cos(2 pi u_2) and the same with sin.
+    ``mean`` is [rows, D], ``log_std`` is [D], ``uniforms`` is [rows, D rounded up to even].
     """
-    rows, size = mean.shape
+    size = mean.shape[1]
     has_shape("log_std", log_std, size)
-    has_shape("uniforms", uniforms, rows, size + size % 2)
-    radius = np.sqrt(np.float32(-2) * np.log(uniforms[:, 0::2]))
-    angle = _2PI * uniforms[:, 1::2]
-    normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)[:, :size]
+    normal = normal_from(uniforms, size)
     log_density = -(np.float32(0.5) * normal * normal + log_std + _HALF_LOG_2PI).sum(axis=1)
     return mean + np.exp(log_std) * normal, log_density
+
+
+def normal_from(uniforms: Array, size: int) -> NDArray[np.float32]:
+    """Standard normal numbers [rows, size] of uniform ones [rows, size rounded up to even], by Box and Muller's
+    transform (1958): a pair gives sqrt(-2 ln u_1) cos(2 pi u_2) and the same with sin."""
+    has_shape("uniforms", uniforms, len(uniforms), size + size % 2)
+    radius = np.sqrt(np.float32(-2) * np.log(uniforms[:, 0::2]))
+    angle = _2PI * uniforms[:, 1::2]
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)[:, :size]

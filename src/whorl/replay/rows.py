@@ -17,9 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from whorl.errors import CheckpointError
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout, leaves_of
 
-ALWAYS_STORED = ("action", "reward", "terminated", "truncated", "valid")
+SEGMENT_BYTES = 16 * 1024 * 1024
+"""About how much one file of a checkpoint holds of a ring: a segment that has not changed is not written again."""
 
 
 class Transitions(NamedTuple):
@@ -34,6 +36,17 @@ class Transitions(NamedTuple):
     """g^m, or 0 where the episode terminated: what the next observation's value is multiplied with."""
     fields: Arrays
     """Whatever else was stored with the row."""
+
+    def part(self, rows: slice) -> Transitions:
+        """Some of them, as views."""
+        return Transitions(
+            {name: leaf[rows] for name, leaf in self.observation.items()},
+            self.action[rows],
+            self.reward[rows],
+            {name: leaf[rows] for name, leaf in self.next_observation.items()},
+            self.discount[rows],
+            {name: field[rows] for name, field in self.fields.items()},
+        )
 
 
 def row_layout(env: EnvSpec, lanes: int, rows: int, extra: Sequence[Field] = ()) -> Layout:
@@ -61,8 +74,9 @@ class RowRing:
         self.head = 0
         """Rows written so far, per lane."""
         layout = row_layout(env, lanes, rows, extra)
-        self._arrays = layout.views(layout.allocate())
-        self._flat = {name: array.reshape(rows * lanes, *array.shape[2:]) for name, array in self._arrays.items()}
+        self.arrays = layout.views(layout.allocate())
+        """[rows, lanes, ...], by slot."""
+        self._flat = {name: array.reshape(rows * lanes, *array.shape[2:]) for name, array in self.arrays.items()}
         self._observation = leaves_of(self._flat, "obs/")
         self._extra = [field.name for field in extra]
         self._powers = np.power(discount, np.arange(n_step + 1)).astype(np.float32)
@@ -73,19 +87,20 @@ class RowRing:
         return self.rows * self.lanes
 
     def insert(self, trajectory: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Append a trajectory's rows. Returns the indices that can be drawn from now on, and those that no longer can
-        (overwritten, or too near the rows that will be)."""
+        """Append a trajectory's rows. Returns the indices that can be drawn from now on, and those that no longer
+        can."""
         count = len(trajectory["reward"])
         if count + self.n_step >= self.rows:
             raise ValueError(f"a trajectory of {count} rows does not fit a ring of {self.rows} rows")
         before = self._drawable(self.head)
+        after = self._drawable(self.head + count)
+        old = self._indices(before.start, min(before.stop, after.start))
+        old = old[self._flat["valid"][old]]
         slots = np.arange(self.head, self.head + count) % self.rows
-        for name, array in self._arrays.items():
+        for name, array in self.arrays.items():
             array[slots] = trajectory[name][:count]
         self.head += count
-        after = self._drawable(self.head)
         new = self._indices(max(after.start, before.stop), after.stop)
-        old = self._indices(before.start, min(before.stop, after.start))
         return new[self._flat["valid"][new]], old
 
     def _drawable(self, head: int) -> range:
@@ -121,14 +136,49 @@ class RowRing:
             fields={name: flat[name][indices] for name in self._extra},
         )
 
-    def save(self) -> Arrays:
-        """Everything stored, for a checkpoint."""
-        kept = min(self.head, self.rows)
-        return {"head": np.array(self.head, np.int64), **{f"rows/{k}": a[:kept] for k, a in self._arrays.items()}}
+    def generations(self, indices: Array) -> NDArray[np.int64]:
+        """How often each place has been filled."""
+        return (self.head - 1 - indices // self.lanes) // self.rows
 
-    def load(self, arrays: Mapping[str, Array]) -> None:
-        """The inverse of ``save``."""
-        self.head = int(arrays["head"])
-        kept = min(self.head, self.rows)
-        for name, array in self._arrays.items():
-            array[:kept] = arrays[f"rows/{name}"]
+    @property
+    def drawable(self) -> NDArray[np.int64]:
+        """Every index that can be drawn, oldest first."""
+        indices = self._indices(*_ends(self._drawable(self.head)))
+        return indices[self._flat["valid"][indices]]
+
+    def segments(self) -> dict[str, Arrays]:
+        """What is stored, in pieces ``rows-000``, ``rows-001``, ... that are views of the ring. ``stamp`` is the number
+        of rows that had been written when the piece last changed."""
+        pieces: dict[str, Arrays] = {}
+        for number, slots in enumerate(self._segments()):
+            if slots.start >= self.head:
+                break
+            # The last row before the head that lies here.
+            last = self.head - 1 - (self.head - 1 - (slots.stop - 1)) % self.rows
+            stamp = self.head if (self.head - 1) % self.rows in slots else last + 1
+            part = slice(slots.start, slots.stop)
+            views = {name: array[part] for name, array in self.arrays.items()}
+            pieces[f"rows-{number:03}"] = {"stamp": np.array(stamp, np.int64), **views}
+        return pieces
+
+    def load(self, head: int, pieces: Mapping[str, Arrays]) -> None:
+        """The inverse of ``segments``, with the ``head`` of then."""
+        self.head = head
+        for number, slots in enumerate(self._segments()):
+            if slots.start >= head:
+                break
+            piece = pieces.get(f"rows-{number:03}", {})
+            for name, array in self.arrays.items():
+                part = array[slots.start : slots.stop]
+                if name not in piece or piece[name].shape != part.shape:
+                    raise CheckpointError(f"the saved replay does not fit: {name!r} was of another size or is missing")
+                part[...] = piece[name]
+
+    def _segments(self) -> list[range]:
+        row_bytes = sum(array.nbytes for array in self.arrays.values()) // self.rows
+        each = max(1, SEGMENT_BYTES // max(1, row_bytes))
+        return [range(start, min(start + each, self.rows)) for start in range(0, self.rows, each)]
+
+
+def _ends(rows: range) -> tuple[int, int]:
+    return rows.start, rows.stop

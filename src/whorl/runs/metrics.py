@@ -21,7 +21,7 @@ from whorl.runs.files import os_reason
 from whorl.types import Array, Arrays
 
 Record = Mapping[str, float | int | bool | None]
-"""One update's values. ``update`` and ``env_steps`` are always there."""
+"""One line's values. ``update`` and ``env_steps`` are always there."""
 
 
 class MetricsSink(Protocol):
@@ -104,6 +104,27 @@ def read_metrics(path: Path) -> dict[str, Array]:
     records = list(_records(path))
     names = dict.fromkeys(name for record in records for name in record)
     return {name: _column([record.get(name) for record in records]) for name in names}
+
+
+class MetricMeans:
+    """Means of what several updates measured, each metric over the updates that have it."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+
+    def add(self, metrics: Mapping[str, float]) -> None:
+        """What one update measured."""
+        sums, counts = self._sums, self._counts
+        for name, value in metrics.items():
+            sums[name] = sums.get(name, 0.0) + value
+            counts[name] = counts.get(name, 0) + 1
+
+    def take(self) -> dict[str, float]:
+        """The means since the last call."""
+        means = {name: total / self._counts[name] for name, total in self._sums.items()}
+        self._sums, self._counts = {}, {}
+        return means
 
 
 class EpisodeWindow:

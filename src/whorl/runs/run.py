@@ -45,6 +45,10 @@ class Run:
     def open(cls, path: Path | str, load_policy: Callable[[Path], ActingPolicy] | None = None) -> Run:
         """A run that has ended, from its directory."""
         directory = RunDirectory.open(path)
+        if not directory.result.exists():
+            raise BadInputError(
+                f"{path}: has not ended: it is still going on, or `whorl resume {path}` goes on with it"
+            )
         return cls(directory.path, Result.read(directory.result), load_policy)
 
     @property

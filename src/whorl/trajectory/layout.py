@@ -1,6 +1,7 @@
 """How a trajectory lies in its buffer: T rows of B lanes, one row more for bootstrapping, and where each lane ended.
 
 number          [1]            which trajectory of its actor this is
+incarnation     [1]            of the actor that collected it
 version         [T]            the weights' version each row was acted with
 first, valid    [T + tail, B]
 obs/<leaf>      [T + tail, B, ...]   raw, as the environment gave them
@@ -29,6 +30,7 @@ def trajectory_layout(
     return Layout(
         (
             Field("number", (1,), "int64"),
+            Field("incarnation", (1,), "int64"),
             Field("version", (rows,), "int64"),
             Field("first", (all_rows, lanes), "bool"),
             Field("valid", (all_rows, lanes), "bool"),
@@ -48,7 +50,7 @@ def trajectory_layout(
     )
 
 
-PER_TRAJECTORY = frozenset({"number", "version", "end/exact"})
+PER_TRAJECTORY = frozenset({"number", "incarnation", "version", "end/exact"})
 """Fields that hold one value for all lanes."""
 
 

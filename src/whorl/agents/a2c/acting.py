@@ -10,9 +10,9 @@ from whorl.types import EnvSpec
 
 def spec(config: A2CConfig, env: EnvSpec) -> AgentSpec:
     """What A2C stores and sends."""
-    return build_spec(config, env)
+    return build_spec(config, env, corrected=config.vtrace)
 
 
 def policy(config: A2CConfig, env: EnvSpec) -> ActorCriticPolicy:
     """How A2C acts."""
-    return ActorCriticPolicy(config, env)
+    return ActorCriticPolicy(config, env, spec(config, env))

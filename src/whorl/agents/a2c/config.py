@@ -33,6 +33,13 @@ class A2CConfig:
     """Of later rewards."""
     gae_lambda: Annotated[float, AtLeast(0), AtMost(1)] = 1.0
     """Of generalised advantage estimation: 0 trusts the value, 1 trusts the returns."""
+    vtrace: bool = False
+    """Correct for stale data by V-trace (Espeholt et al. 2018); ``gae_lambda`` is then its lambda. On fresh data the
+    same as without."""
+    rho_bar: Annotated[float, MoreThan(0)] = 1.0
+    """With ``vtrace``: the limit of the ratios that weigh each row."""
+    c_bar: Annotated[float, MoreThan(0)] = 1.0
+    """With ``vtrace``: the limit of the ratios that cut the trace short."""
     normalise_advantages: bool = False
     """Bring the advantages of a batch to mean 0 and deviation 1."""
     normalise_observations: bool = False

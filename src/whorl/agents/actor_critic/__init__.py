@@ -1,1 +1,1 @@
-"""What PPO and A2C share: acting, preparing a batch, summing and applying gradients."""
+"""What PPO, A2C and IMPALA share: acting, preparing a batch, summing and applying gradients."""

@@ -10,7 +10,7 @@ from whorl.models.acting import ActingForward, acting_forward
 from whorl.models.network import Network
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout
 
-SUMS_WIDTH = 6
+SUMS_WIDTH = 8
 """Numbers that a step sums beside its gradient; what they are is the step's business."""
 
 
@@ -24,8 +24,8 @@ def moments_width(network: Network) -> int:
     return sum(int(np.prod(leaf.shape)) for leaf in network.encoder.normalised) + 1
 
 
-def build_spec(config: ActorCriticConfig, env: EnvSpec) -> AgentSpec:
-    """What an actor-critic agent stores and sends."""
+def build_spec(config: ActorCriticConfig, env: EnvSpec, corrected: bool) -> AgentSpec:
+    """What an actor-critic agent stores and sends. One that is ``corrected`` by V-trace may learn from stale data."""
     network = build_network(config, env)
     gradient_size = Layout(tuple(parameter.field for parameter in network.parameters)).size_bytes // 4
     return AgentSpec(
@@ -41,7 +41,9 @@ def build_spec(config: ActorCriticConfig, env: EnvSpec) -> AgentSpec:
         ),
         noise_width=network.head.noise_width,
         rows=config.rows,
+        staleness="correctable" if corrected else "strict",
         discount=config.discount,
+        wants_discounted_return=config.normalise_rewards or config.normalise_observations,
         acting=network.acting,
     )
 
@@ -49,8 +51,8 @@ def build_spec(config: ActorCriticConfig, env: EnvSpec) -> AgentSpec:
 class ActorCriticPolicy:
     """The acting half. Computes the policy alone: values are the learner's business, in one batch."""
 
-    def __init__(self, config: ActorCriticConfig, env: EnvSpec) -> None:
-        self.spec = build_spec(config, env)
+    def __init__(self, config: ActorCriticConfig, env: EnvSpec, spec: AgentSpec) -> None:
+        self.spec = spec
         self.network = build_network(config, env)
         self._forwards: dict[int, ActingForward] = {}
 

@@ -16,7 +16,7 @@ class Contribution:
         self.buffer = layout.allocate()
         views = layout.views(self.buffer)
         self.sums: Array = views["sums"]
-        self.moments: Array = views["moments"]
+        self.moments: Array = views.get("moments", views["sums"][:0])
         self._host = torch.from_numpy(views["gradient"])
         self._flat = self._host.to(parameters.flat.device)
         self.gradients: dict[str, Tensor] = parameters.named(self._flat)
@@ -46,6 +46,10 @@ class Totals:
         if total is not self._buffer or self._device.type != "cpu" or not total.flags.writeable:
             views = self._layout.views(total)
             gradient = views["gradient"] if total.flags.writeable else views["gradient"].copy()
-            self._views = (torch.from_numpy(gradient).to(self._device), views["sums"], views["moments"])
+            self._views = (
+                torch.from_numpy(gradient).to(self._device),
+                views["sums"],
+                views.get("moments", views["sums"][:0]),
+            )
             self._buffer = total
         return self._views

@@ -1,7 +1,7 @@
-"""The learning half that PPO and A2C share. What differs is the objective and the number of passes.
+"""The learning half that actor-critic agents share. What differs is how a minibatch becomes gradients.
 
 statistics   moments of observations and returns, for the normalisers
-advantages   values of every row in one batch, advantages, their mean and deviation over the whole batch
+...          what an agent does before its minibatches
 minibatch    gradient of the objective, as sums over valid rows; apply divides, clips and steps
 """
 
@@ -16,19 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whorl.agents.actor_critic.acting import SUMS_WIDTH, build_network, build_spec
+from whorl.agents.actor_critic.acting import SUMS_WIDTH, build_network
 from whorl.agents.actor_critic.computing import computing
 from whorl.agents.actor_critic.contribution import Contribution, Totals
 from whorl.agents.actor_critic.normaliser import Normaliser
 from whorl.agents.actor_critic.objective import Gradients
 from whorl.agents.actor_critic.optimiser import Optimiser
 from whorl.agents.actor_critic.settings import ActorCriticConfig
-from whorl.agents.actor_critic.shard import Minibatch, Shard
-from whorl.agents.contract import LearnerSettings, Progress, Step
+from whorl.agents.actor_critic.shard import Shard
+from whorl.agents.contract import AgentSpec, LearnerSettings, Progress, Step
 from whorl.errors import CheckpointError, ConfigError, WhorlError
 from whorl.models.differentiable import differentiable
 from whorl.models.flat import FlatParameters
-from whorl.models.torch_forward import Outputs
+from whorl.ops.namespace import host
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
 _EPS = 1e-8
@@ -41,17 +41,20 @@ class ActorCriticLearning(ABC):
     """What ``Gradients.sums`` holds after the number of rows."""
     epochs: int = 1
     minibatches: int = 1
+    whole_lanes: bool = False
+    """A minibatch is whole lanes even where the network is not recurrent."""
 
     def __init__(
         self,
         config: ActorCriticConfig,
         env: EnvSpec,
+        spec: AgentSpec,
         settings: LearnerSettings,
         optimiser: Callable[[Tensor, float], Optimiser],
         eps: float,
     ) -> None:
         torch.set_num_threads(settings.threads)
-        self.spec = build_spec(config, env)
+        self.spec = spec
         self.network = build_network(config, env)
         self._config = config
         self._compile = settings.compile
@@ -60,25 +63,37 @@ class ActorCriticLearning(ABC):
         self._device = device
         self._parameters = FlatParameters(self.network, settings.seed, device)
         self._optimiser = optimiser(self._parameters.flat, eps)
-        self._model = differentiable(self.network, self._parameters.tensors, settings.compile)
-        self._normaliser = Normaliser(self.network, config.normalise_rewards)
+        self.model = differentiable(self.network, self._parameters.tensors, settings.compile)
+        self.normaliser = Normaliser(self.network, config.normalise_rewards)
         self._totals = Totals(self.spec.contribution, device)
         self._contributions: dict[int, Contribution] = {}
-        self._shards: dict[int, Shard] = {}
+        self.shards: dict[int, Shard] = {}
         self._key: tuple[int, ...] = ()
         self._learning_rate = 0.0
-        self._sums = np.zeros(SUMS_WIDTH)
+        self.sums = np.zeros(SUMS_WIDTH)
         self._gradient_norms: list[float] = []
-        self._metrics: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
         self._stopped = False
 
     @abstractmethod
-    def objective(self, outputs: Outputs, batch: Minibatch) -> Gradients:
-        """Gradients of the agent's loss by the network's outputs, and the sums."""
+    def gradients(self, rows: Shard, key: tuple[int, ...], step: Step) -> Gradients:
+        """Run the model forward on a minibatch; gradients of the agent's loss by its outputs, and the sums."""
+
+    def before_minibatches(self) -> Iterator[Step]:
+        """What the agent does first."""
+        return iter(())
+
+    def contribute_before(self, rows: Shard, step: Step) -> Array:
+        """Sums for one of these steps."""
+        raise NotImplementedError(step.phase)
+
+    def apply_before(self, step: Step, sums: Array) -> None:
+        """Take one of these steps."""
+        raise NotImplementedError(step.phase)
 
     def compiled(self, function: Callable[..., Gradients]) -> Callable[..., Gradients]:
         """The function compiled, if that is asked for and it works on tensors."""
-        return torch.compile(function) if self._compile and not self._model.gives_numpy else function
+        return torch.compile(function) if self._compile and not self.model.gives_numpy else function
 
     def too_far(self, sums: Array) -> bool:
         """True ends the update before this step is taken."""
@@ -93,21 +108,21 @@ class ActorCriticLearning(ABC):
     def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
         """Take this learner's shards of the batch."""
         views = self._parameters.views
-        self._shards = {index: Shard(self.network, views, rows, self._device) for index, rows in shards.items()}
+        self.shards = {index: Shard(self.network, views, rows, self._device) for index, rows in shards.items()}
         self._learning_rate = self._config.learning_rate
         if self._config.anneal == "linear":
             self._learning_rate *= 1 - progress.fraction
-        self._sums[:] = 0
+        self.sums[:] = 0
         self._gradient_norms = []
-        self._metrics = {"learning_rate": self._learning_rate}
+        self.metrics = {"learning_rate": self._learning_rate}
         self._stopped = False
 
     def plan(self, key: tuple[int, ...]) -> Iterator[Step]:
-        """Statistics if anything is normalised, advantages, then epochs of minibatches until done or too far."""
+        """Statistics if anything is normalised, then epochs of minibatches until done or too far."""
         self._key = key
-        if self._normaliser.active:
+        if self.normaliser.active:
             yield Step("statistics")
-        yield Step("advantages")
+        yield from self.before_minibatches()
         for epoch in range(self.epochs):
             for minibatch in range(self.minibatches):
                 if self._stopped:
@@ -120,22 +135,19 @@ class ActorCriticLearning(ABC):
         contribution = self._contributions.get(shard)
         if contribution is None:
             contribution = self._contributions[shard] = Contribution(self.spec.contribution, self._parameters)
-        rows = self._shards[shard]
+        rows = self.shards[shard]
         if step.phase == "minibatch":
-            key = (*self._key, shard)
-            batch = rows.minibatch(key, step.epoch, step.minibatch, self.minibatches, self._model.gives_numpy)
-            gradients = self.objective(self._model.forward(batch.inputs), batch)
-            self._model.backward(gradients.d_policy, gradients.d_value, contribution.gradients)
+            gradients = self.gradients(rows, (*self._key, shard), step)
+            self.model.backward(gradients.d_policy, gradients.d_value, contribution.gradients)
             contribution.to_host()
-            sums = gradients.sums if self._model.gives_numpy else gradients.sums.cpu().numpy()
+            sums = host(gradients.sums)
             contribution.sums[: len(sums)] = sums
-        elif step.phase == "advantages":
-            contribution.clear()
-            scale = self._normaliser.reward_scale
-            contribution.sums[:5] = rows.estimate(self._model, self._config.discount, self._config.gae_lambda, scale)
         else:
             contribution.clear()
-            contribution.moments[:] = self._normaliser.sums(rows.trajectory)
+            if step.phase == "statistics":
+                contribution.moments[:] = self.normaliser.sums(rows.trajectory)
+            else:
+                contribution.sums[:] = self.contribute_before(rows, step)
         return contribution.buffer
 
     @computing
@@ -144,26 +156,26 @@ class ActorCriticLearning(ABC):
         gradient, sums, moments = self._totals.read(total)
         if step.phase == "minibatch":
             self._descend(gradient, sums)
-        elif step.phase == "advantages":
-            self._settle(sums)
+        elif step.phase == "statistics":
+            self.normaliser.merge(moments)
         else:
-            self._normaliser.merge(moments)
+            self.apply_before(step, sums)
 
     def finish(self) -> dict[str, float]:
         """End the update: actors get the new statistics, and the shards are let go."""
-        self._normaliser.publish(self._parameters.views)
-        self._shards = {}
-        if self._sums[0]:
-            self._metrics["gradient_norm"] = float(np.mean(self._gradient_norms or [0.0]))
-            means = self._sums[1:] / self._sums[0]
-            self._metrics |= {name: float(mean) for name, mean in zip(self.metric_names, means, strict=False)}
-        return self._metrics
+        self.normaliser.publish(self._parameters.views)
+        self.shards = {}
+        if self.sums[0]:
+            self.metrics["gradient_norm"] = float(np.mean(self._gradient_norms or [0.0]))
+            means = self.sums[1:] / self.sums[0]
+            self.metrics |= {name: float(mean) for name, mean in zip(self.metric_names, means, strict=False)}
+        return self.metrics
 
     def save(self) -> Arrays:
         """Everything needed to go on exactly, as named arrays."""
         self._parameters.to_host()
         parts = {"weights/": self._parameters.views}
-        parts |= {"optimiser/": self._optimiser.save(), "normaliser/": self._normaliser.save()}
+        parts |= {"optimiser/": self._optimiser.save(), "normaliser/": self.normaliser.save()}
         return {prefix + name: array.copy() for prefix, part in parts.items() for name, array in part.items()}
 
     def load(self, arrays: Mapping[str, Array]) -> None:
@@ -173,7 +185,7 @@ class ActorCriticLearning(ABC):
             view[...] = arrays[f"weights/{name}"]
         self._parameters.from_host()
         self._optimiser.load(leaves_of(arrays, "optimiser/"))
-        self._normaliser.load(leaves_of(arrays, "normaliser/"))
+        self.normaliser.load(leaves_of(arrays, "normaliser/"))
 
     def save_shard(self, shard: int) -> dict[str, Arrays]:
         """Nothing: every batch is learnt from once and let go."""
@@ -184,27 +196,11 @@ class ActorCriticLearning(ABC):
         """Nothing to go on from."""
         del shard, pieces
 
-    def _settle(self, sums: Array) -> None:
-        """Normalise advantages over the whole batch's valid rows, and say how well values explained returns."""
-        rows, advantage, advantage_square, returns, returns_square = (float(s) for s in sums[:5])
-        rows = max(rows, 1.0)
-        mean, scale = advantage / rows, 1.0
-        deviation = math.sqrt(max(0.0, advantage_square / rows - mean**2))
-        if self._config.normalise_advantages:
-            scale = 1 / (deviation + _EPS)
-        else:
-            mean = 0.0
-        for shard in self._shards.values():
-            shard.settle(mean, scale)
-        spread = returns_square / rows - (returns / rows) ** 2
-        # Returns minus values are the advantages.
-        self._metrics["explained_variance"] = 1 - deviation**2 / spread if spread > _EPS else 0.0
-
     def _descend(self, gradient: Tensor, sums: Array) -> None:
         rows = float(sums[0])
         if rows == 0:
             return
-        self._sums += sums
+        self.sums += sums
         if self.too_far(sums):
             self._stopped = True
             return
@@ -216,11 +212,12 @@ class ActorCriticLearning(ABC):
         self._optimiser.apply(gradient * scale, self._learning_rate)
 
     def _check_minibatches(self, settings: LearnerSettings) -> None:
-        """A recurrent minibatch is whole lanes, so that there must be enough of them in each shard."""
+        """Where a minibatch is whole lanes, there must be enough of them in each shard."""
         lanes = settings.lanes // settings.shards
-        if self.network.recurrent and lanes < self.minibatches:
+        if (self.whole_lanes or self.network.recurrent) and lanes < self.minibatches:
+            why = "" if self.whole_lanes else " with an LSTM"
             raise ConfigError(
-                f"agent.minibatches = {self.minibatches} needs as many lanes in each shard with an LSTM, and there are"
+                f"agent.minibatches = {self.minibatches} needs as many lanes in each shard{why}, and there are"
                 f" {lanes}: use more environments or fewer minibatches"
             )
 

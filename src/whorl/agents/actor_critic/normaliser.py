@@ -1,7 +1,7 @@
 """Running normalisation of observations and rewards.
 
-The statistics change only here, once per update, and travel with the weights: a batch is learnt from with the
-statistics its actors used, and the new ones reach actors with the new weights.
+The statistics change only here, once per update, and travel with the weights: new ones come into force with the new
+weights, for learning and acting alike.
 """
 
 from __future__ import annotations

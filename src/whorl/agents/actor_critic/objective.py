@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from whorl.agents.actor_critic.shard import Minibatch
 from whorl.models.heads import CategoricalHead, Head
+from whorl.models.torch_forward import Inputs, Outputs
 from whorl.ops.distributions import (
     Evaluated,
     categorical_gradient,
@@ -13,8 +13,24 @@ from whorl.ops.distributions import (
     evaluate_gaussian,
     gaussian_gradient,
 )
-from whorl.ops.losses import RowLoss
+from whorl.ops.losses import RowLoss, policy_gradient, value_error
 from whorl.ops.namespace import AnyArray, namespace
+
+
+class Minibatch(NamedTuple):
+    """Rows for one gradient."""
+
+    inputs: Inputs
+    taken: AnyArray
+    """Actions as columns: one-hot [choices, N], or a Gaussian's raw samples [size, N]."""
+    log_prob: AnyArray
+    """Of the policy that the ratio is taken against."""
+    advantage: AnyArray
+    returns: AnyArray
+    value: AnyArray
+    """As it was before the update."""
+    weight: AnyArray
+    """1 for valid rows, else 0."""
 
 
 class Gradients(NamedTuple):
@@ -53,3 +69,13 @@ def combine(
     xp = namespace(batch.weight)
     sums = xp.stack(rows).sum(1)
     return Gradients(d_policy, value_coefficient * value.gradient, sums)
+
+
+def actor_critic_objective(
+    head: Head, outputs: Outputs, batch: Minibatch, value_coefficient: float, entropy_coefficient: float
+) -> Gradients:
+    """Policy gradient with a baseline, value error and entropy bonus, as sums over the minibatch's valid rows."""
+    evaluated = evaluate(head, outputs.policy, batch.taken)
+    policy = policy_gradient(evaluated.log_prob, batch.advantage, batch.weight)
+    value = value_error(outputs.value, batch.returns, batch.weight)
+    return combine(head, batch, evaluated, policy, value, value_coefficient, entropy_coefficient, ())

@@ -29,25 +29,24 @@ class Adam:
 
     def __init__(self, parameters: Tensor, eps: float) -> None:
         self._parameters, self._eps = parameters, eps
-        self._mean, self._square, self._scratch = (torch.zeros_like(parameters) for _ in range(3))
-        self._count = 0
+        self._mean, self._square = torch.zeros_like(parameters), torch.zeros_like(parameters)
+        self._count = torch.zeros((), dtype=torch.float32, device=parameters.device)
 
     def apply(self, gradient: Tensor, learning_rate: float) -> None:
         """Take one step against ``gradient``."""
         self._count += 1
-        moments = (self._mean, self._square)
-        adam_(self._parameters, gradient, *moments, self._count, learning_rate, self._eps, self._scratch)
+        adam_(self._parameters, gradient, self._mean, self._square, self._count, learning_rate, self._eps)
 
     def save(self) -> Arrays:
         """Running means of gradients and of their squares, and the number of steps."""
-        count = np.array(self._count, np.int64)
+        count = np.array(int(self._count), np.int64)
         return {"mean": self._mean.cpu().numpy(), "square": self._square.cpu().numpy(), "count": count}
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Go on from what ``save`` gave."""
         self._mean.copy_(torch.from_numpy(arrays["mean"].copy()))
         self._square.copy_(torch.from_numpy(arrays["square"].copy()))
-        self._count = int(arrays["count"])
+        self._count.fill_(int(arrays["count"]))
 
 
 class RMSprop:

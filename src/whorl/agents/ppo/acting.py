@@ -10,9 +10,9 @@ from whorl.types import EnvSpec
 
 def spec(config: PPOConfig, env: EnvSpec) -> AgentSpec:
     """What PPO stores and sends."""
-    return build_spec(config, env)
+    return build_spec(config, env, corrected=config.vtrace)
 
 
 def policy(config: PPOConfig, env: EnvSpec) -> ActorCriticPolicy:
     """How PPO acts."""
-    return ActorCriticPolicy(config, env)
+    return ActorCriticPolicy(config, env, spec(config, env))

@@ -41,6 +41,13 @@ class PPOConfig:
     """Of later rewards."""
     gae_lambda: Annotated[float, AtLeast(0), AtMost(1)] = 0.95
     """Of generalised advantage estimation: 0 trusts the value, 1 trusts the returns."""
+    vtrace: bool = False
+    """Correct for stale data by V-trace (Espeholt et al. 2018); ``gae_lambda`` is then its lambda. On fresh data the
+    same as without."""
+    rho_bar: Annotated[float, MoreThan(0)] = 1.0
+    """With ``vtrace``: the limit of the ratios that weigh each row."""
+    c_bar: Annotated[float, MoreThan(0)] = 1.0
+    """With ``vtrace``: the limit of the ratios that cut the trace short."""
     normalise_advantages: bool = True
     """Bring the advantages of a batch to mean 0 and deviation 1."""
     target_kl: Annotated[float, AtLeast(0)] = 0.0

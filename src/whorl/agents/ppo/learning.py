@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from whorl.agents.actor_critic.learning import ActorCriticLearning
-from whorl.agents.actor_critic.objective import Gradients, combine, evaluate
+from whorl.agents.actor_critic.estimating import EstimatingLearning
+from whorl.agents.actor_critic.objective import Gradients, Minibatch, combine, evaluate
 from whorl.agents.actor_critic.optimiser import Adam
-from whorl.agents.actor_critic.shard import Minibatch
 from whorl.agents.contract import LearnerSettings, Progress
+from whorl.agents.ppo.acting import spec
 from whorl.agents.ppo.config import PPOConfig
 from whorl.models.heads import Head
 from whorl.models.torch_forward import Outputs
@@ -19,14 +19,14 @@ from whorl.types import Array, Arrays, EnvSpec
 _KL_MARGIN = 1.5
 
 
-class PPOLearning(ActorCriticLearning):
+class PPOLearning(EstimatingLearning):
     """Clipped surrogate, value error, entropy bonus."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
 
     def __init__(self, config: PPOConfig, env: EnvSpec, settings: LearnerSettings) -> None:
         self.epochs, self.minibatches = config.epochs, config.minibatches
-        super().__init__(config, env, settings, Adam, config.adam_eps)
+        super().__init__(config, env, spec(config, env), settings, Adam, config.adam_eps)
         self._ppo = config
         self._clip = config.clip
         self._objective: Callable[..., Gradients] = self.compiled(objective)

@@ -254,6 +254,8 @@ class LocalCluster:
         self._fleet.end_processes(term_s=0.0)
         self._fleet.renew_endpoints()
         for hosted in self._roles.values():
+            if hosted.spec.on_loss == "replace":
+                hosted.loss = None  # who would be told of it begins anew as well
             hosted.schedule(delay_s)
 
     def _replace_nursery(self) -> None:

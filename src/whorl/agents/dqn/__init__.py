@@ -1,0 +1,28 @@
+"""Deep Q-learning."""
+
+from __future__ import annotations
+
+from whorl.agents.contract import Agent, LearnerSettings, Learning
+from whorl.agents.dqn.acting import policy, spec
+from whorl.agents.dqn.config import DQNConfig
+from whorl.types import EnvSpec
+
+
+def _learning(config: DQNConfig, env: EnvSpec, settings: LearnerSettings) -> Learning:
+    if config.network.core == "lstm":
+        from whorl.agents.dqn.recurrent import RecurrentDQNLearning
+
+        return RecurrentDQNLearning(config, env, settings)
+    from whorl.agents.dqn.learning import DQNLearning
+
+    return DQNLearning(config, env, settings)
+
+
+AGENT = Agent(
+    name="dqn",
+    summary="Deep Q-learning from replay: double, dueling, n-step, prioritised, recurrent; discrete actions",
+    config=DQNConfig,
+    spec=spec,
+    policy=policy,
+    learning=_learning,
+)

@@ -1,0 +1,116 @@
+"""The learning half of DQN on transitions: MLP and CNN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from whorl.agents.contract import LearnerSettings, Progress, Step
+from whorl.agents.dqn.acting import build_network, build_plan, spec
+from whorl.agents.dqn.config import DQNConfig
+from whorl.agents.dqn.values import TD, action_values, one_hot, phases, publish_epsilon, targets, td_gradients, wrapped
+from whorl.agents.off_policy.inputs import part_of, to_inputs
+from whorl.agents.off_policy.learning import Contributed, OffPolicyLearning
+from whorl.models.differentiable import differentiable
+from whorl.models.torch_forward import Inputs
+from whorl.ops.namespace import AnyArray, namespace
+from whorl.ops.td import best_value, td_target
+from whorl.replay.buffer import Batch
+from whorl.types import Arrays, EnvSpec
+
+_TARGET_ROWS = 1024
+"""Rows of one forward of the target network: enough to be quick, and few enough for the cache."""
+
+
+@dataclass
+class _Block:
+    """Several gradient steps' draws as the network takes them."""
+
+    first: int
+    """Number of its first gradient step."""
+    inputs: Inputs
+    next_inputs: Inputs
+    taken: AnyArray
+    reward: AnyArray
+    discount: AnyArray
+    q_next: AnyArray
+    """The target network's values of the next observations, [choices, N] ..."""
+    known: range
+    """... for these gradient steps: until the target network moves."""
+
+
+class DQNLearning(OffPolicyLearning):
+    """Q-learning with a target network."""
+
+    def __init__(self, config: DQNConfig, env: EnvSpec, settings: LearnerSettings) -> None:
+        self._dqn = config
+        self.network = build_network(config, env)
+        plan = build_plan(self.network)
+        super().__init__(config, env, settings, spec(config, env), plan, phases(config, plan), targets(config, plan))
+        self._online = differentiable(self.network, self.parameters.tensors, settings.compile)
+        self._target = differentiable(self.network, self.targets["q"].tensors, settings.compile)
+        self._prepared: dict[int, _Block] = {}
+
+    def phases(self) -> Sequence[str]:
+        """Each gradient step is one phase."""
+        return (TD,)
+
+    def publish(self, weights: Arrays) -> None:
+        """Write epsilon."""
+        publish_epsilon(self._dqn, self.progress, weights)
+
+    def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
+        """Store this learner's shards of the batch."""
+        super().begin(shards, progress)
+        self._prepared = {}
+
+    def gradient(self, step: Step, shard: int, batch: Batch, gradients: dict[str, Tensor]) -> Contributed:
+        """Of the Huber loss of  Q(s, a) - (r + g^m Q'(s', a')),  with a' chosen by the online network if ``double``."""
+        block = self._block(step.epoch, shard)
+        rows = self._rows_of(step.epoch - block.first)
+        q_next = block.q_next[:, self._rows_of(step.epoch - block.known.start)]
+        selector = q_next
+        if self._dqn.double:
+            selector = action_values(self._dqn, self._online.outputs(part_of(block.next_inputs, rows)))
+        target = td_target(block.reward[rows], block.discount[rows], best_value(q_next, selector))
+        outputs = self._online.forward(part_of(block.inputs, rows))
+        weight = wrapped(batch.weights, self._online.gives_numpy, self.device)
+        result = td_gradients(self._dqn, outputs, block.taken[:, rows], target, weight, self.shard_batch)
+        self._online.backward(result.d_policy, result.d_value, gradients)
+        return Contributed(result.sums, result.errors)
+
+    def _rows_of(self, number: int) -> slice:
+        return slice(number * self.shard_batch, (number + 1) * self.shard_batch)
+
+    def _block(self, number: int, shard: int) -> _Block:
+        found = self._prepared.get(shard)
+        first, drawn = self.block(number, shard)
+        if found is None or found.first != first:
+            t = drawn.transitions
+            encoder, numpy = self.network.encoder, self._online.gives_numpy
+            found = self._prepared[shard] = _Block(
+                first,
+                to_inputs(encoder, t.observation, self.device),
+                to_inputs(encoder, t.next_observation, self.device),
+                wrapped(one_hot(t.action, self.network.head.width), numpy, self.device),
+                wrapped(t.reward, numpy, self.device),
+                wrapped(t.discount, numpy, self.device),
+                np.zeros((self.network.head.width, 0), np.float32),
+                range(0),
+            )
+        if number not in found.known:
+            self._value_next(found, number)
+        return found
+
+    def _value_next(self, block: _Block, number: int) -> None:
+        """The target network's values for every step of the block, as far as it stays as it is."""
+        still = self._dqn.target_every - self.gradient_steps % self._dqn.target_every
+        steps = len(block.inputs.features) // self.shard_batch
+        block.known = range(number, min(block.first + steps, number + still))
+        begin, end = ((at - block.first) * self.shard_batch for at in (block.known.start, block.known.stop))
+        parts = [slice(at, min(at + _TARGET_ROWS, end)) for at in range(begin, end, _TARGET_ROWS)]
+        values = [action_values(self._dqn, self._target.outputs(part_of(block.next_inputs, part))) for part in parts]
+        block.q_next = namespace(values[0]).concatenate(values, 1)

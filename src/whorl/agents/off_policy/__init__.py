@@ -1,0 +1,1 @@
+"""What agents that learn from replay share: replays, draws, target networks, an optimiser for each phase."""

@@ -1,0 +1,362 @@
+"""The learning half of agents with a replay. What differs is the phases of a gradient step and their gradients.
+
+    begin        every shard's new rows go into that shard's replay
+    contribute   draws a part of the batch from the shard's replay; the gradient of one phase, as sums over it
+    apply        divides by the number of rows, clips, steps that phase's part of the parameters
+    in between   after each gradient step the target networks follow
+
+Draws follow from (seed, update, shard, gradient step), so that they are the same for any number of learners.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whorl.agents.actor_critic.computing import computing
+from whorl.agents.actor_critic.contribution import Contribution, Totals
+from whorl.agents.actor_critic.learning import check_same_layout
+from whorl.agents.actor_critic.optimiser import Adam
+from whorl.agents.contract import AgentSpec, LearnerSettings, Progress, Step
+from whorl.agents.off_policy.numbers import Numbers
+from whorl.agents.off_policy.parameters import ParameterPlan
+from whorl.agents.off_policy.settings import OffPolicyConfig
+from whorl.agents.off_policy.spec import SUMS_WIDTH
+from whorl.agents.off_policy.targets import Following, TargetNetwork
+from whorl.errors import ConfigError, WhorlError
+from whorl.models.flat import FlatParameters
+from whorl.replay.buffer import Batch, Replay
+from whorl.replay.memory import Drawn, Item, Memory
+from whorl.replay.rows import Transitions
+from whorl.types import Array, Arrays, EnvSpec, leaves_of
+
+_DRAWING, _NOISE = 0, 1
+"""Purposes of keys: positions in the replay, and the agent's own noise (of the first phase; others follow)."""
+
+BLOCK_BYTES = 16 * 1024 * 1024
+"""Of draws that are gathered at once."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One kind of gradient step: which part of the parameters it moves, and how."""
+
+    part: slice
+    """Of the flat tensor."""
+    learning_rate: float
+    adam_eps: float = 1e-8
+    max_grad_norm: float = math.inf
+    metrics: tuple[str, ...] = ("loss",)
+    """What its sums hold after the number of rows; reported as means."""
+
+
+class Contributed(NamedTuple):
+    """What a phase's gradient says besides itself."""
+
+    sums: Sequence[float] | Array
+    """The number of rows, then the phase's metrics, each summed over the rows."""
+    errors: Array | None = None
+    """Temporal-difference errors [N] for the priorities."""
+
+
+class _Measured:
+    """What one phase's gradient steps measured in an update."""
+
+    def __init__(self) -> None:
+        self._sums: list[float] = [0.0] * SUMS_WIDTH
+        self._norms = 0.0
+        self._steps = 0
+
+    def add(self, sums: Array, norm: float) -> None:
+        self._sums = [total + value for total, value in zip(self._sums, sums.tolist(), strict=True)]
+        self._norms += norm
+        self._steps += 1
+
+    def means(self, phase: str, names: Sequence[str]) -> dict[str, float]:
+        """Over the rows; of the gradient's norm, over the steps."""
+        rows, *sums = self._sums
+        means = {name: total / rows for name, total in zip(names, sums, strict=False)}
+        means[f"{phase}_gradient_norm"] = self._norms / self._steps
+        return means
+
+
+class ReplayLearning(ABC, Generic[Item]):
+    """Holds parameters, target networks, optimisers (every learner holds the same) and the replays of its shards."""
+
+    def __init__(
+        self,
+        config: OffPolicyConfig,
+        env: EnvSpec,
+        settings: LearnerSettings,
+        spec: AgentSpec,
+        plan: ParameterPlan,
+        phases: Mapping[str, Phase],
+        targets: Mapping[str, Following],
+    ) -> None:
+        torch.set_num_threads(settings.threads)
+        self.spec = spec
+        self.env = env
+        self.settings = settings
+        self.device = torch.device(settings.device)
+        self.parameters = FlatParameters(plan, settings.seed, self.device)
+        self.targets = {name: TargetNetwork(self.parameters, following) for name, following in targets.items()}
+        self.gradient_steps = 0
+        """Taken so far."""
+        self.progress = Progress(0, 0, 1)
+        self._config = config
+        self._phases = phases
+        self._optimisers = {
+            name: Adam(self.parameters.flat[phase.part], phase.adam_eps) for name, phase in phases.items()
+        }
+        self.shard_batch = _share_of_batch(config, settings)
+        self.steps_each = config.gradient_steps or config.rows * settings.lanes
+        """Gradient steps of each update."""
+        self._totals = Totals(spec.contribution, self.device)
+        self._contributions: dict[int, Contribution] = {}
+        self._replays: dict[int, Memory[Item]] = {}
+        self._uniforms = Numbers(_DRAWING, (self.steps_each, self.shard_batch))
+        self._normals: dict[tuple[str, int], Numbers] = {}
+        self._drawn: dict[int, tuple[int, Drawn[Item]]] = {}
+        self._key: tuple[int, ...] = ()
+        self._measured: dict[str, _Measured] = {}
+        self.publish(self.parameters.views)
+
+    @abstractmethod
+    def phases(self) -> Sequence[str]:
+        """The phases of the next gradient step, in order (``self.gradient_steps`` were taken so far)."""
+
+    @abstractmethod
+    def gradient(self, step: Step, shard: int, batch: Drawn[Item], gradients: dict[str, Tensor]) -> Contributed:
+        """Overwrite the ``gradients`` of the phase's own part with those of the loss, summed over the batch (others
+        are not looked at). Called without autograd."""
+
+    def publish(self, weights: Arrays) -> None:
+        """Write what the weights hold besides parameters: after each update, and when this object is made (so that
+        what it reads must be set before ``super().__init__``)."""
+        del weights
+
+    @abstractmethod
+    def make_replay(self) -> Memory[Item]:
+        """A replay for the lanes of one shard."""
+
+    @property
+    def learning_started(self) -> bool:
+        """Whether there has been enough experience to learn from."""
+        return self.progress.env_steps >= self._config.learning_starts
+
+    def normals(self, step: Step, shard: int, size: int) -> Array:
+        """Standard normal numbers [size, rows of the shard's batch] for one phase of a gradient step."""
+        numbers = self._normals.get((step.phase, size))
+        if numbers is None:
+            purpose, shape = _NOISE + list(self._phases).index(step.phase), (self.steps_each, size, self.shard_batch)
+            numbers = self._normals[step.phase, size] = Numbers(purpose, shape, normal=True)
+        drawn: Array = numbers.of(self._key, shard)[step.epoch]
+        return drawn
+
+    def weights(self) -> Array:
+        """The flat buffer of ``spec.weights``, current."""
+        return self.parameters.weights()
+
+    def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
+        """Store this learner's shards of the batch."""
+        self.progress = progress
+        for shard, trajectory in shards.items():
+            self.replay(shard).insert(trajectory)
+        self._drawn = {}
+        self._measured = {}
+
+    def plan(self, key: tuple[int, ...]) -> Iterator[Step]:
+        """Gradient steps, once learning has started; each is one or more phases, and then the targets follow."""
+        self._key = key
+        if not self.learning_started:
+            return
+        for number in range(self.steps_each):
+            for phase in self.phases():
+                yield Step(phase, number)
+            self.gradient_steps += 1
+            for target in self.targets.values():
+                target.follow(self.gradient_steps)
+
+    @computing
+    def contribute(self, step: Step, shard: int) -> Array:
+        """This shard's sums for one phase of a gradient step."""
+        contribution = self._contributions.get(shard)
+        if contribution is None:
+            contribution = self._contributions[shard] = Contribution(self.spec.contribution, self.parameters)
+        replay = self.replay(shard)
+        if not len(replay):
+            contribution.clear()
+            return contribution.buffer
+        batch = self.draw(step.epoch, shard)
+        contributed = self.gradient(step, shard, batch, contribution.gradients)
+        contribution.to_host()
+        contribution.sums[: len(contributed.sums)] = contributed.sums
+        contribution.sums[len(contributed.sums) :] = 0
+        if contributed.errors is not None:
+            replay.set_priorities(batch.indices, batch.generations, contributed.errors)
+        return contribution.buffer
+
+    @computing
+    def apply(self, step: Step, total: Array) -> None:
+        """Take one step with the summed contribution, in the phase's part of the parameters."""
+        gradient, sums, _ = self._totals.read(total)
+        rows = float(sums[0])
+        if rows == 0:
+            return
+        phase = self._phases[step.phase]
+        part = gradient[phase.part]
+        norm = float(torch.linalg.vector_norm(part)) / rows
+        if not math.isfinite(norm):
+            raise WhorlError("the gradient is not finite; the weights are as before: try a lower learning rate")
+        measured = self._measured.get(step.phase)
+        if measured is None:
+            measured = self._measured[step.phase] = _Measured()
+        measured.add(sums, norm)
+        scale = min(1.0, phase.max_grad_norm / (norm + 1e-6)) / rows
+        self._optimisers[step.phase].apply(part.mul_(scale), phase.learning_rate)
+
+    def finish(self) -> dict[str, float]:
+        """End the update: means of what its steps measured."""
+        self.publish(self.parameters.views)
+        metrics: dict[str, float] = {}
+        for name, measured in self._measured.items():
+            metrics |= measured.means(name, self._phases[name].metrics)
+        if self._config.replay.prioritised:
+            metrics["beta"] = self.beta
+        return metrics
+
+    def draw(self, number: int, shard: int) -> Drawn[Item]:
+        """The shard's part of the batch of a gradient step: the same for all its phases."""
+        drawn = self._drawn.get(shard)
+        if drawn is None or drawn[0] != number:
+            drawn = self._drawn[shard] = (number, self.replay(shard).draw(self.uniforms(shard)[number], self.beta))
+        return drawn[1]
+
+    def uniforms(self, shard: int) -> Array:
+        """The numbers that all draws of this update follow from, [gradient steps, rows of the shard's batch]."""
+        return self._uniforms.of(self._key, shard)
+
+    def save(self) -> Arrays:
+        """Everything that learners share; replays are saved by shard."""
+        self.parameters.to_host()
+        parts = {"weights/": self.parameters.views, "target/": {n: t.save() for n, t in self.targets.items()}}
+        parts |= {f"optimiser/{name}/": optimiser.save() for name, optimiser in self._optimisers.items()}
+        saved = {prefix + name: array.copy() for prefix, part in parts.items() for name, array in part.items()}
+        return {**saved, "gradient_steps": np.array(self.gradient_steps, np.int64)}
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Go on from what ``save`` gave."""
+        check_same_layout(self.save(), arrays)
+        for name, view in self.parameters.views.items():
+            view[...] = arrays[f"weights/{name}"]
+        self.parameters.from_host()
+        for name, target in self.targets.items():
+            target.load(arrays[f"target/{name}"])
+        for name, optimiser in self._optimisers.items():
+            optimiser.load(leaves_of(arrays, f"optimiser/{name}/"))
+        self.gradient_steps = int(arrays["gradient_steps"])
+
+    def save_shard(self, shard: int) -> dict[str, Arrays]:
+        """The shard's replay."""
+        return self.replay(shard).save()
+
+    def load_shard(self, shard: int, pieces: Mapping[str, Arrays]) -> None:
+        """Go on with the shard's replay."""
+        self.replay(shard).load(pieces)
+
+    @property
+    def beta(self) -> float:
+        """The exponent of the importance weights, this update."""
+        return self._config.replay.beta(self.progress.fraction)
+
+    def replay(self, shard: int) -> Memory[Item]:
+        """The shard's replay, made when it is first asked for."""
+        found = self._replays.get(shard)
+        if found is None:
+            found = self._replays[shard] = self.make_replay()
+        return found
+
+
+class OffPolicyLearning(ReplayLearning[Transitions]):
+    """Learns from transitions."""
+
+    def __init__(
+        self,
+        config: OffPolicyConfig,
+        env: EnvSpec,
+        settings: LearnerSettings,
+        spec: AgentSpec,
+        plan: ParameterPlan,
+        phases: Mapping[str, Phase],
+        targets: Mapping[str, Following],
+    ) -> None:
+        super().__init__(config, env, settings, spec, plan, phases, targets)
+        self._rows = rows_per_lane(config, settings, config.n_step)
+        # Uniform draws do not depend on what is learnt from them, so that many steps' worth are gathered at once.
+        each = 2 * spec.replay_bytes * self.shard_batch // config.replay.capacity
+        self.steps_at_once = 1 if config.replay.prioritised else max(1, min(BLOCK_BYTES // each, self.steps_each))
+        """Gradient steps whose draws are gathered together: a *block*."""
+        self._blocks: dict[int, tuple[int, Batch]] = {}
+
+    def make_replay(self) -> Replay:
+        """A replay for the lanes of one shard."""
+        config = self._config
+        return Replay(
+            self.env,
+            self.settings.lanes // self.settings.shards,
+            self._rows,
+            n_step=config.n_step,
+            discount=config.discount,
+            alpha=config.replay.exponent,
+            extra=self.spec.fields,
+        )
+
+    def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
+        """Store this learner's shards of the batch."""
+        super().begin(shards, progress)
+        self._blocks = {}
+
+    def draw(self, number: int, shard: int) -> Batch:
+        """The shard's part of the batch of a gradient step: the same for all its phases."""
+        first, block = self.block(number, shard)
+        rows = slice((number - first) * self.shard_batch, (number - first + 1) * self.shard_batch)
+        return Drawn(block.transitions.part(rows), block.weights[rows], block.indices[rows], block.generations[rows])
+
+    def block(self, number: int, shard: int) -> tuple[int, Batch]:
+        """The block that a gradient step's draw lies in: the number of its first step, and all its draws."""
+        first = number - number % self.steps_at_once
+        found = self._blocks.get(shard)
+        if found is None or found[0] != first:
+            uniforms = self.uniforms(shard)[first : first + self.steps_at_once].reshape(-1)
+            found = self._blocks[shard] = (first, self.replay(shard).draw(uniforms, self.beta))
+        return found
+
+
+def rows_per_lane(config: OffPolicyConfig, settings: LearnerSettings, tail: int) -> int:
+    """Rows that each lane keeps. Refuses a replay too small for one trajectory and the ``tail`` rows behind it."""
+    rows = config.replay.capacity // settings.lanes
+    needed = config.rows + tail + 1
+    if rows < needed:
+        raise ConfigError(
+            f"agent.replay.capacity = {config.replay.capacity} leaves {rows} rows for each of {settings.lanes} "
+            f"environments, and {needed} are needed: use a capacity of at least {needed * settings.lanes}"
+        )
+    return rows
+
+
+def _share_of_batch(config: OffPolicyConfig, settings: LearnerSettings) -> int:
+    share, rest = divmod(config.batch_size, settings.shards)
+    if rest or not share:
+        nearest = settings.shards * max(1, share)
+        raise ConfigError(
+            f"agent.batch_size = {config.batch_size} cannot be drawn evenly from {settings.shards} shards: "
+            f"use a multiple such as {nearest}"
+        )
+    return share

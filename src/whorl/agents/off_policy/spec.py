@@ -1,0 +1,66 @@
+"""What an agent with a replay stores and sends, and what of it is refused. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from whorl.agents.contract import AgentSpec
+from whorl.agents.off_policy.parameters import ParameterPlan
+from whorl.agents.off_policy.settings import OffPolicyConfig
+from whorl.errors import ConfigError
+from whorl.replay.rows import row_layout
+from whorl.types import EnvSpec, Field, Layout
+
+SUMS_WIDTH = 8
+"""Numbers that a step sums beside its gradient: the number of rows, then whatever the phase measures."""
+
+
+def build_spec(
+    config: OffPolicyConfig,
+    env: EnvSpec,
+    plan: ParameterPlan,
+    *,
+    noise_width: int,
+    acting: Literal["numpy", "torch"],
+    fields: tuple[Field, ...] = (),
+    state: tuple[Field, ...] = (),
+    lead_rows: int = 0,
+) -> AgentSpec:
+    """The spec of an agent with a replay. Refuses replays that cannot work."""
+    _check_batch(config)
+    return AgentSpec(
+        fields=fields,
+        state=state,
+        weights=plan.weights,
+        contribution=Layout((Field("gradient", (plan.size,), "float32"), Field("sums", (SUMS_WIDTH,), "float64"))),
+        noise_width=noise_width,
+        rows=config.rows,
+        lead_rows=lead_rows,
+        staleness="any",
+        replay="prioritised" if config.replay.prioritised else "uniform",
+        replay_bytes=replay_bytes(config, env, fields),
+        discount=config.discount,
+        acting=acting,
+    )
+
+
+def replay_bytes(config: OffPolicyConfig, env: EnvSpec, extra: Sequence[Field] = ()) -> int:
+    """The memory of a full replay: rows, the order they were stored in, and priorities with their tree."""
+    capacity = config.replay.capacity
+    rows = sum(field.size_bytes for field in row_layout(env, 1, capacity, extra).fields)
+    return rows + capacity * (8 + (17 if config.replay.prioritised else 0))
+
+
+def _check_batch(config: OffPolicyConfig) -> None:
+    capacity = config.replay.capacity
+    if config.batch_size > capacity:
+        raise ConfigError(
+            f"agent.batch_size = {config.batch_size} is more than the replay holds (agent.replay.capacity = "
+            f"{capacity}): use a larger capacity or a batch of at most {capacity}"
+        )
+    if config.learning_starts > capacity:
+        raise ConfigError(
+            f"agent.learning_starts = {config.learning_starts} is more than the replay holds "
+            f"(agent.replay.capacity = {capacity}): use a larger capacity or an earlier start"
+        )
