@@ -29,5 +29,5 @@ class FakeConfig:
     entropy_coefficient: float = 0.0
     discount: float = 0.99
     gae_lambda: float = 0.95
-    anneal_learning_rate: bool = False
+    anneal: Literal["none", "linear"] = "none"
     network: NetworkConfig = field(default_factory=NetworkConfig)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,9 @@ from whorl.config.layers import dump_toml
 from whorl.errors import CheckpointError
 
 SRC = Path(__file__).parents[2] / "src"
+
+
+PRESET_EPOCHS = tomllib.loads((files("whorl") / "presets" / "ppo-CartPole-v1.toml").read_text())["agent"]["epochs"]
 
 
 def trained(calls):
@@ -31,7 +36,7 @@ def test_train_resolves_preset_flags_and_sets(whorl, calls, tmp_path):
     assert (config.agent_name, config.env.id, path) == ("ppo", "CartPole-v1", tmp_path / "run")
     assert (config.resources.actors, config.run.steps, config.run.stop_return) == (4, 1_000_000, -1.5)
     assert config.agent.clip == 0.1
-    assert config.agent.epochs == 20, "from the preset"
+    assert config.agent.epochs == PRESET_EPOCHS, "from the preset"
     assert config.workflow.name == "sync", "the agent's default"
     assert config.resources.shards == 1
     assert named == {"console": False}
@@ -47,7 +52,7 @@ def test_without_a_preset_the_defaults_stand(whorl, calls):
 def test_the_preset_follows_the_environment_that_is_trained(whorl, calls):
     whorl("train", "ppo", "Acrobot-v1", "--set", "env.id=CartPole-v1")
     config, *_ = trained(calls)
-    assert (config.env.id, config.agent.epochs) == ("CartPole-v1", 20)
+    assert (config.env.id, config.agent.epochs) == ("CartPole-v1", PRESET_EPOCHS)
 
 
 def test_options_may_stand_between_the_positionals(whorl, calls):
