@@ -7,8 +7,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_agent import FakeConfig
 
+from whorl.agents.a2c.config import A2CConfig
+from whorl.agents.ppo.config import PPOConfig
 from whorl.cli.main import main
 from whorl.envs.check import Finding, Report
 from whorl.evaluate import Evaluation
@@ -20,8 +21,8 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path) -> list[tuple[str, Any]]:
     """Installs the stand-ins; every call of one is noted here."""
     noted: list[tuple[str, Any]] = []
     agents = {
-        "ppo": SimpleNamespace(config=FakeConfig, summary="Clipped policy gradient.", workflow="sync"),
-        "a2c": SimpleNamespace(config=FakeConfig, summary="Plain policy gradient.", workflow="overlap"),
+        "ppo": SimpleNamespace(config=PPOConfig, summary="Clipped policy gradient.", workflow="sync"),
+        "a2c": SimpleNamespace(config=A2CConfig, summary="Plain policy gradient.", workflow="overlap"),
     }
 
     def note(name: str, result: Any):

@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 import tomllib
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from whorl import __version__
+from whorl.agents.a2c.config import A2CConfig
+from whorl.agents.ppo.config import PPOConfig
 from whorl.cli import probes
 from whorl.cli.main import COMMANDS
 from whorl.config.layers import dump_toml
@@ -27,6 +28,13 @@ def trained(calls):
     return *positional, named
 
 
+def preset_learning_rate(name: str) -> float:
+    """As it is shipped, and not the default."""
+    rate = tomllib.loads((SRC / "whorl" / "presets" / f"{name}.toml").read_text())["agent"]["learning_rate"]
+    assert rate != PPOConfig().learning_rate
+    return float(rate)
+
+
 def test_train_resolves_preset_flags_and_sets(whorl, calls, tmp_path):
     run_dir = str(tmp_path / "run")
     arguments = ["--actors", "4", "--steps", "1e6", "--stop-return", "-1.5", "--set", "agent.clip=0.1", "--quiet"]
@@ -36,7 +44,7 @@ def test_train_resolves_preset_flags_and_sets(whorl, calls, tmp_path):
     assert (config.agent_name, config.env.id, path) == ("ppo", "CartPole-v1", tmp_path / "run")
     assert (config.resources.actors, config.run.steps, config.run.stop_return) == (4, 1_000_000, -1.5)
     assert config.agent.clip == 0.1
-    assert config.agent.epochs == PRESET_EPOCHS, "from the preset"
+    assert config.agent.learning_rate == preset_learning_rate("ppo-CartPole-v1")
     assert config.workflow.name == "sync", "the agent's default"
     assert config.resources.shards == 1
     assert named == {"console": False}
@@ -45,14 +53,14 @@ def test_train_resolves_preset_flags_and_sets(whorl, calls, tmp_path):
 def test_without_a_preset_the_defaults_stand(whorl, calls):
     whorl("train", "a2c", "Acrobot-v1", "--learners", "2")
     config, path, named = trained(calls)
-    assert config.agent.epochs == 4
+    assert config.agent == A2CConfig()
     assert (config.workflow.name, config.resources.shards, path, named) == ("overlap", 2, None, {"console": True})
 
 
 def test_the_preset_follows_the_environment_that_is_trained(whorl, calls):
     whorl("train", "ppo", "Acrobot-v1", "--set", "env.id=CartPole-v1")
     config, *_ = trained(calls)
-    assert (config.env.id, config.agent.epochs) == ("CartPole-v1", PRESET_EPOCHS)
+    assert (config.env.id, config.agent.learning_rate) == ("CartPole-v1", preset_learning_rate("ppo-CartPole-v1"))
 
 
 def test_options_may_stand_between_the_positionals(whorl, calls):
@@ -231,8 +239,6 @@ def test_doctor_names_what_is_missing(whorl, monkeypatch):
 
 
 def test_doctor_knows_the_extras_of_the_package():
-    import tomllib
-
     project = tomllib.loads((SRC.parent / "pyproject.toml").read_text())["project"]
     required = {line.partition(">=")[0] for line in project["dependencies"]}
     assert set(probes.REQUIRED) == required
