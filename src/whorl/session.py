@@ -50,7 +50,7 @@ class Session:
         self._limit = 0
         self._wishes: set[str] = set()
         """What the learners were asked for and have not answered yet: a restarted one is asked again."""
-        self._saves: list[Mapping[str, Any]] = []
+        self._save_answer: Mapping[str, Any] | None = None
         self._weights: Array | None = None
         self._newest_save: Path | None = None
         self._result: Result | None = None
@@ -85,12 +85,12 @@ class Session:
                 if self.journal.updates == 1:
                     self.cluster.resources()  # measured once early and once at the end: a role may be gone by then
             case "saved":
-                self._saves.append(body)
                 self._newest_save = Path(body["path"])
                 self.journal.saved(body)
             case "save_failed":
-                self._saves.append(body)
                 self.journal.save_failed(body["text"])
+            case "save_answer":
+                self._save_answer = body
             case "warning":
                 self.journal.warn(body["text"])
             case "lost_env_steps":
@@ -149,21 +149,18 @@ class Session:
 
     def save(self) -> Path:
         """Write a checkpoint now, between updates; a run that is done has saved itself."""
-        self._saves.clear()
         if self.finished is None:
-            self._wish("save", lambda: bool(self._saves))
-        if self.finished is not None:  # perhaps only now, since the last update was the last of all
-            self.check_saved()
-            assert self._newest_save is not None
-            return self._newest_save
-        outcome = (
-            self._saves[-1]
-            if self._saves
-            else {"text": f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s"}
-        )
-        if "path" not in outcome:
-            raise CheckpointError(outcome["text"])
-        return Path(outcome["path"])
+            self._save_answer = None
+            self._wish("save", lambda: self._save_answer is not None)
+            if self._save_answer is not None:
+                if self._save_answer["error"]:
+                    raise CheckpointError(self._save_answer["error"])
+                return Path(self._save_answer["path"])
+        if self.finished is None:
+            raise CheckpointError(f"checkpoint not saved: the learner did not answer within {ANSWER_TIMEOUT_S:g} s")
+        self.check_saved()
+        assert self._newest_save is not None
+        return self._newest_save
 
     def stop(self) -> None:
         """Save at the boundary and end the learners."""

@@ -44,7 +44,7 @@ def test_snapshots_and_shared_generators_are_told() -> None:
         ("whorl/Crash-v0", {"how": "raise_close"}, "close raised RuntimeError", "close"),
         ("whorl/Leak-v0", {"how": "threads"}, "it leaks threads: 30 more", "30 env steps"),
         ("whorl/Leak-v0", {"how": "chdir"}, "changes the working directory", "working directory became"),
-        ("whorl/Leak-v0", {"how": "signals"}, "handler of its own for SIGINT", "reset"),
+        ("whorl/Leak-v0", {"how": "signals"}, "handler of its own for SIG", "reset"),
         ("env_helpers:Walk", {"kind": "random"}, "the same seed and actions lead elsewhere", "env step 1"),
         ("CartPole-v1", {"wings": 2}, "could not be made", "making it"),
         ("test_env_check:Talking", {}, "observation 'obs' is a Text, which is not supported", "spaces"),

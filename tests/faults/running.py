@@ -187,3 +187,8 @@ def mounted(path: Path, options: str) -> Iterator[Path]:
         yield path
     finally:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below, with its content."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

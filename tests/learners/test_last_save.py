@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import whorl
-from whorl.runs.checkpoint import BackgroundSaver, SaveRequest, load_latest
+from whorl.learners.learner import Learner
+from whorl.runs.checkpoint import load_latest
 from whorl.session import FIRST_LEARNER
 
 SMALL = {"agent.rows": 16, "agent.network.hidden": (8, 8), "agent.epochs": 1, "agent.minibatches": 1}
@@ -21,14 +24,14 @@ def test_a_stop_that_comes_when_the_last_update_has_been_agreed_on(
     trainer = whorl.Trainer(
         "ppo", "CartPole-v1", run_dir=tmp_path / "run", steps=300, envs_per_actor=8, engine="inline", set=settings
     )
-    submit = BackgroundSaver.submit
+    update = Learner.update
 
-    def submit_and_stop(self: BackgroundSaver, request: SaveRequest) -> bool:
-        if request.update == 2:
+    def stop_and_update(self: Learner, *arguments: Any) -> Generator[Any, None, None]:
+        if self.updates == 2:
             trainer._session.cluster.send(FIRST_LEARNER, "stop")
-        return submit(self, request)
+        yield from update(self, *arguments)
 
-    monkeypatch.setattr(BackgroundSaver, "submit", submit_and_stop)
+    monkeypatch.setattr(Learner, "update", stop_and_update)
     with trainer:
         trainer.step(10**9)
         assert trainer.done

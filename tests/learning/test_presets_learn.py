@@ -62,5 +62,7 @@ def test_preset_reaches_its_goal_for_each_seed(
     reaches(goal, seed, tmp_path, figure)
 
 
-def test_every_preset_has_a_goal() -> None:
-    assert {(preset.agent, preset.env) for preset in list_presets()} == {(goal.agent, goal.env) for goal in GOALS}
+def test_every_preset_of_these_agents_has_a_goal() -> None:
+    agents = {goal.agent for goal in GOALS}  # the others' learning tests stand beside this one
+    presets = {(preset.agent, preset.env) for preset in list_presets() if preset.agent in agents}
+    assert presets == {(goal.agent, goal.env) for goal in GOALS}

@@ -91,9 +91,11 @@ class Desk:
             self._read_inbox()
             yield from self._await_leave()
             command = Command((yield from self._group.broadcast(self._command())))
+            asked_for, self._inbox.save = self._inbox.save, False
             if command & Command.SAVE:
-                asked_for, self._inbox.save = self._inbox.save, False
                 yield from self._save(wait=asked_for)
+            if asked_for and self._is_first:
+                self._saving.answer()
             if command & Command.STOP:
                 return None
             if command & Command.GO_ON:
@@ -217,7 +219,7 @@ class Desk:
 
     def _command(self) -> int:
         command = Command(0)
-        if self._inbox.save or self._inbox.stop:
+        if (self._inbox.save or self._inbox.stop) and not self._saving.is_done():
             command |= Command.SAVE
         if self._inbox.stop:
             command |= Command.STOP

@@ -137,6 +137,15 @@ class Saving:
     def _piece_names(self) -> list[str]:
         return list(self._stamps)
 
+    def is_done(self) -> bool:
+        """Whether this very state is on disk; waits for a save under way."""
+        self.finish()
+        return self.updates == self._learner.updates and self._newest is not None and not self.error
+
+    def answer(self) -> None:
+        """Tell the driver, who asked for a checkpoint, where it is or why it is not."""
+        self._role.line.send("save_answer", {"path": str(self._newest or ""), "error": self.error})
+
     def finish(self) -> None:
         """Until no save is under way; tells the driver how they ended."""
         self._saver.wait()
