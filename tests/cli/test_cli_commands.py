@@ -19,9 +19,6 @@ from whorl.errors import CheckpointError
 SRC = Path(__file__).parents[2] / "src"
 
 
-PRESET_EPOCHS = tomllib.loads((files("whorl") / "presets" / "ppo-CartPole-v1.toml").read_text())["agent"]["epochs"]
-
-
 def trained(calls):
     (name, (positional, named)) = calls[-1]
     assert name == "run_training"
