@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from whorl import bench
-from whorl.bench.ppo_cartpole import steady_rate
 from whorl.bench.report import Measure, Report
+from whorl.bench.sides import steady_rate
 from whorl.errors import BadInputError, WhorlError
 
 

@@ -20,6 +20,7 @@ from whorl.bench.report import Report, print_report
 from whorl.errors import BadInputError
 
 BENCHMARKS = {
+    "dqn": ("whorl.bench.dqn_cartpole:run", "DQN on CartPole-v1 against Stable-Baselines3: steps/s"),
     "ppo": ("whorl.bench.ppo_cartpole:run", "PPO on CartPole-v1 against Stable-Baselines3: steps/s, seconds to 475"),
 }
 """Name to ``module:function`` and a summary. The function takes (repeats, directory) and returns a ``Report``."""

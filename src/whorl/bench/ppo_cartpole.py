@@ -11,27 +11,20 @@ Both run alternately (peer, whorl, peer, whorl, ...), each in a fresh process wi
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from whorl.bench.peers import peer_python
 from whorl.bench.report import Measure, Report
-from whorl.errors import WhorlError
+from whorl.bench.sides import SB3, SB3_VERSION, add, steady_rate, timed, train_command
 
-PEER = "stable-baselines3"
-PEER_VERSION = "2.9.2"
 PEER_SCRIPT = Path(__file__).parent / "peer_scripts" / "sb3_ppo_cartpole.py"
 
 WARM_UP_ENV_STEPS = 10_240
 MEASURED_ENV_STEPS = 102_400
 SOLVE_ENV_STEPS = 100_000
 GOAL_RETURN = 475
-RUN_TIMEOUT_S = 600
 
 TUNED = (
     "resources.envs_per_actor=8",
@@ -58,7 +51,7 @@ TUNED = (
 
 def run(repeats: int, directory: Path) -> Report:
     """Alternate peer and Whorl; ``directory`` keeps the peer's environment."""
-    python = peer_python(directory, "sb3", (f"{PEER}=={PEER_VERSION}",))
+    python = peer_python(directory, "sb3", (f"{SB3}=={SB3_VERSION}",))
     speed = Measure(
         "speed, the same settings on both sides",
         "environment steps/s",
@@ -72,45 +65,40 @@ def run(repeats: int, directory: Path) -> Report:
         "a fresh process from its start to its end, imports included",
     )
     report = Report(
-        f"PPO on CartPole-v1: whorl and {PEER} {PEER_VERSION}, {repeats} runs each, alternating",
+        f"PPO on CartPole-v1: whorl and {SB3} {SB3_VERSION}, {repeats} runs each, alternating",
         [speed, solve],
-        reference=PEER,
+        reference=SB3,
     )
     with tempfile.TemporaryDirectory() as runs:
         for seed in range(1, repeats + 1):
-            _add(speed, PEER, seed, _peer_speed(python, seed))
-            _add(speed, "whorl", seed, _whorl_speed(Path(runs) / f"speed-{seed}", seed))
-            _add(solve, PEER, seed, _peer_solve(python, seed, report.notes))
-            _add(solve, "whorl", seed, _whorl_solve(Path(runs) / f"solve-{seed}", seed, report.notes))
+            add(speed, SB3, seed, _peer_speed(python, seed))
+            add(speed, "whorl", seed, _whorl_speed(Path(runs) / f"speed-{seed}", seed))
+            add(solve, SB3, seed, _peer_solve(python, seed, report.notes))
+            add(solve, "whorl", seed, _whorl_solve(Path(runs) / f"solve-{seed}", seed, report.notes))
     return report
 
 
-def _add(measure: Measure, subject: str, seed: int, value: float) -> None:
-    measure.add(subject, value)
-    print(f"  seed {seed}: {subject:<18} {value:10,.1f} {measure.unit}", file=sys.stderr)
-
-
 def _peer_speed(python: Path, seed: int) -> float:
-    output, _ = _timed(
+    output, _ = timed(
         [str(python), str(PEER_SCRIPT), "speed", *map(str, (WARM_UP_ENV_STEPS, MEASURED_ENV_STEPS, seed))]
     )
     return float(json.loads(output)["env_steps_per_s"])
 
 
 def _peer_solve(python: Path, seed: int, notes: list[str]) -> float:
-    output, wall_s = _timed(_peer(python, "solve", SOLVE_ENV_STEPS, GOAL_RETURN, seed))
-    _note_failure(PEER, seed, json.loads(output), notes)
+    output, wall_s = timed(_peer(python, "solve", SOLVE_ENV_STEPS, GOAL_RETURN, seed))
+    _note_failure(SB3, seed, json.loads(output), notes)
     return wall_s
 
 
 def _whorl_speed(run_dir: Path, seed: int) -> float:
     settings = [word for setting in TUNED for word in ("--set", setting)]
-    _timed(_train(run_dir, seed, "--steps", str(WARM_UP_ENV_STEPS + MEASURED_ENV_STEPS), *settings))
+    timed(_train(run_dir, seed, "--steps", str(WARM_UP_ENV_STEPS + MEASURED_ENV_STEPS), *settings))
     return steady_rate(run_dir / "metrics.jsonl", WARM_UP_ENV_STEPS)
 
 
 def _whorl_solve(run_dir: Path, seed: int, notes: list[str]) -> float:
-    _, wall_s = _timed(_train(run_dir, seed, "--stop-return", str(GOAL_RETURN)))
+    _, wall_s = timed(_train(run_dir, seed, "--stop-return", str(GOAL_RETURN)))
     _note_failure("whorl", seed, json.loads((run_dir / "result.json").read_text()), notes)
     return wall_s
 
@@ -120,18 +108,7 @@ def _peer(python: Path, what: str, *numbers: int) -> list[str]:
 
 
 def _train(run_dir: Path, seed: int, *options: str) -> list[str]:
-    command = [sys.executable, "-m", "whorl.cli.main", "train", "ppo", "CartPole-v1"]
-    return [*command, "--seed", str(seed), "--run-dir", str(run_dir), *options]
-
-
-def steady_rate(metrics: Path, warm_up_env_steps: int) -> float:
-    """Environment steps per second from the first line of metrics after the warm-up to the last."""
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    steady = [line for line in lines if line["env_steps"] >= warm_up_env_steps]
-    if len(steady) < 2:
-        raise WhorlError(f"{metrics}: fewer than two lines after {warm_up_env_steps:,} environment steps")
-    first, last = steady[0], steady[-1]
-    return float((last["env_steps"] - first["env_steps"]) / (last["wall_s"] - first["wall_s"]))
+    return train_command("ppo", "CartPole-v1", run_dir, seed, *options)
 
 
 def _note_failure(name: str, seed: int, result: dict[str, Any], notes: list[str]) -> None:
@@ -139,15 +116,3 @@ def _note_failure(name: str, seed: int, result: dict[str, Any], notes: list[str]
         notes.append(
             f"{name}, seed {seed}: ended at {result['return_mean']:.0f} and not {GOAL_RETURN}; its time is too low"
         )
-
-
-def _timed(command: list[str]) -> tuple[str, float]:
-    """The last line a command printed, and the seconds it took."""
-    begin = time.perf_counter()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, env=environment)
-    wall_s = time.perf_counter() - begin
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise WhorlError(f"{' '.join(command[:6])} ... failed with exit code {done.returncode}: {reason}")
-    return (done.stdout.strip().splitlines() or [""])[-1], wall_s

@@ -1,0 +1,79 @@
+"""DQN on CartPole-v1 beside Stable-Baselines3: environment steps per second at the same settings.
+
+Both run alternately (peer, whorl, peer, whorl, ...), each in a fresh process with one torch thread, with the network,
+the batch and the number of gradient steps per environment step that rl-zoo3 tuned for the peer. Environment steps are
+counted, learning included, between the first update after the warm-up and the end of the run, by the process's own
+clock. The peer steps one environment, as rl-zoo3 has it; Whorl steps eight together, for as many rows in all.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from whorl.bench.peers import peer_python
+from whorl.bench.report import Measure, Report
+from whorl.bench.sides import SB3, SB3_VERSION, add, steady_rate, timed, train_command
+
+PEER_SCRIPT = Path(__file__).parent / "peer_scripts" / "sb3_dqn_cartpole.py"
+WARM_UP_ENV_STEPS = 5_120
+MEASURED_ENV_STEPS = 25_600
+
+TUNED = (
+    "resources.envs_per_actor=8",
+    "resources.learner_threads=1",
+    "agent.rows=32",
+    "agent.gradient_steps=128",
+    "agent.batch_size=64",
+    "agent.learning_rate=0.0023",
+    "agent.learning_starts=1000",
+    "agent.discount=0.99",
+    "agent.n_step=1",
+    "agent.double=false",
+    "agent.dueling=false",
+    "agent.huber_delta=1.0",
+    "agent.max_grad_norm=10",
+    "agent.target_every=128",
+    "agent.target_tau=1.0",
+    "agent.epsilon_start=1.0",
+    "agent.epsilon_end=0.04",
+    "agent.epsilon_fraction=0.16",
+    "agent.replay.capacity=100000",
+    "agent.replay.prioritised=false",
+    "agent.network.hidden=[256, 256]",
+    "agent.network.activation=relu",
+)
+"""rl-zoo3's settings for CartPole-v1 (and the peer's defaults) in our words: 128 gradient steps for 256 rows. The peer
+copies its target network every 10 environment steps, of which there are none during its 128 gradient steps: so once in
+128 gradient steps."""
+
+
+def run(repeats: int, directory: Path) -> Report:
+    """Alternate peer and Whorl; ``directory`` keeps the peer's environment."""
+    python = peer_python(directory, "sb3", (f"{SB3}=={SB3_VERSION}",))
+    speed = Measure(
+        "speed, the same settings on both sides",
+        "environment steps/s",
+        "higher",
+        f"{MEASURED_ENV_STEPS:,} environment steps with learning, after {WARM_UP_ENV_STEPS:,} of warm-up",
+    )
+    title = f"DQN on CartPole-v1: whorl and {SB3} {SB3_VERSION}, {repeats} runs each, alternating"
+    report = Report(title, [speed], reference=SB3)
+    with tempfile.TemporaryDirectory() as runs:
+        for seed in range(1, repeats + 1):
+            add(speed, SB3, seed, _peer_speed(python, seed))
+            add(speed, "whorl", seed, _whorl_speed(Path(runs) / f"speed-{seed}", seed))
+    return report
+
+
+def _peer_speed(python: Path, seed: int) -> float:
+    output, _ = timed([str(python), str(PEER_SCRIPT), *map(str, (WARM_UP_ENV_STEPS, MEASURED_ENV_STEPS, seed))])
+    return float(json.loads(output)["env_steps_per_s"])
+
+
+def _whorl_speed(run_dir: Path, seed: int) -> float:
+    settings = [word for setting in TUNED for word in ("--set", setting)]
+    steps = ("--steps", str(WARM_UP_ENV_STEPS + MEASURED_ENV_STEPS))
+    timed(train_command("dqn", "CartPole-v1", run_dir, seed, *steps, *settings))
+    return steady_rate(run_dir / "metrics.jsonl", WARM_UP_ENV_STEPS)
