@@ -53,13 +53,15 @@ def export_run(run_dir: Path, to: Target, out: Path | None = None) -> Export:
 
 def export_policy(policy: TrainedPolicy, to: Target, out: Path) -> Export:
     """Write a trained policy's greedy half, checked on random observations against the policy itself."""
+    from whorl.models.bounded_actor import BoundedActor
     from whorl.models.exported import GreedyPolicy
     from whorl.models.network import Network
 
     network = getattr(policy.acting, "network", None)
-    if not isinstance(network, Network):
+    if not isinstance(network, Network | BoundedActor):
         raise BadInputError(f"the agent {policy.job.config.agent_name!r} does not offer its network for export")
-    module = GreedyPolicy(network, policy.job.env.observation, policy.weights)
+    scores = getattr(policy.acting, "scores", "logits")
+    module = GreedyPolicy(network, policy.job.env.observation, policy.weights, scores)
     examples = _decided(module, module.example_inputs(EXAMPLES))
     expected = _acted(policy, module, examples)
 
@@ -148,7 +150,7 @@ def _decided(module: GreedyPolicy, inputs: Mapping[str, torch.Tensor]) -> dict[s
     """The rows with a clear choice: where two logits are as good as equal, either action is right."""
     import torch
 
-    if module.network.gaussian:
+    if module.continuous:
         return dict(inputs)
     with torch.no_grad():
         logits = module(*inputs.values())[1]
@@ -164,9 +166,12 @@ def _acted(policy: TrainedPolicy, module: GreedyPolicy, inputs: dict[str, torch.
     import numpy as np
     import torch
 
-    names = [field.name for field in policy.acting.spec.state]
-    state = {name: inputs[name].numpy() for name in names}
-    going_on = np.zeros(len(next(iter(inputs.values()))), np.bool_)
+    names = [field.name for field in module.network.state]
+    rows = len(next(iter(inputs.values())))
+    # A state that only explores (noise with a memory) is no input of the file.
+    state = {f.name: np.zeros((rows, *f.shape), f.dtype) for f in policy.acting.spec.state}
+    state |= {name: inputs[name].numpy() for name in names}
+    going_on = np.zeros(rows, np.bool_)
     acted = policy.acting.act(policy.weights, module.observation_of(inputs), state, going_on, None)
     with torch.no_grad():
         scores = module(*inputs.values())[1]

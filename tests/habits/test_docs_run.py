@@ -68,7 +68,7 @@ def test_the_exported_policy_acts_as_the_tutorial_says(tmp_path: Path) -> None:
     run_python(tmp_path, "-m", "whorl", *train)
     run_python(tmp_path, "-m", "whorl", "export", "runs/lander", "--to", "onnx")
     (code,) = [code for code in fences(ROOT / "docs" / "tutorial.md", "python") if "onnxruntime" in code]
-    run_python(tmp_path, "-c", code + "\nassert action.shape == (1,) and logits.shape == (1, 4)")
+    run_python(tmp_path, "-c", code + "\nassert action.shape == (1,) and scores.shape == (1, 4)")
 
 
 def run_python(where: Path, *arguments: str) -> None:

@@ -2,8 +2,10 @@
 
 Normalisation is inside, so whoever runs the file needs nothing of Whorl:
 
-    feed-forward    (*leaves)          -> action, logits | mean
-    with an LSTM    (*leaves, h, c)    -> action, logits | mean, h_next, c_next
+    feed-forward    (*leaves)          -> action, scores
+    with an LSTM    (*leaves, h, c)    -> action, scores, h_next, c_next
+
+Scores are what the action was chosen by: ``logits``, ``values``, or the ``mean`` in the head's scaled space.
 
 Written with plain operations, because exporters follow neither the unrolled LSTM nor buffers that are filled in place.
 """
@@ -17,24 +19,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whorl.models.bounded_actor import BoundedActor
 from whorl.models.encoding import NORMALISED_LIMIT
-from whorl.models.heads import GaussianHead
+from whorl.models.heads import BoundedHead, GaussianHead
 from whorl.models.network import Network
 from whorl.models.torch_forward import Inputs, forward_features, forward_head, forward_tower
 from whorl.types import Array, Arrays, ObservationLeaf
 
-_OWN_NAMES = frozenset({"action", "logits", "mean", "h", "c", "h_next", "c_next"})
+_OWN_NAMES = frozenset({"action", "logits", "values", "mean", "h", "c", "h_next", "c_next"})
 
 
 class GreedyPolicy(torch.nn.Module):
     """The greedy policy of a network with fixed weights. Arguments in the order of ``input_names``."""
 
-    def __init__(self, network: Network, leaves: tuple[ObservationLeaf, ...], weights: Arrays) -> None:
+    def __init__(
+        self,
+        network: Network | BoundedActor,
+        leaves: tuple[ObservationLeaf, ...],
+        weights: Arrays,
+        scores: str = "logits",
+    ) -> None:
         super().__init__()
         self.network = network
+        self.continuous = isinstance(network.head, GaussianHead | BoundedHead)
+        self._scores = "mean" if self.continuous else scores
         self._leaves = leaves
         held = dict(weights)
-        if isinstance(network.head, GaussianHead):
+        if self.continuous:
             held |= {name: getattr(network.head, name) for name in ("low", "high", "middle", "half_range")}
         # Buffers, so that they follow the module to a device; their names may hold neither dots nor be taken.
         self._buffer_of = {name: f"buffer_{i}_{re.sub(r'[^a-z0-9]', '_', name)}" for i, name in enumerate(held)}
@@ -50,8 +61,7 @@ class GreedyPolicy(torch.nn.Module):
     @property
     def output_names(self) -> list[str]:
         """The action, what it was chosen by, and the recurrent state to hand in next time (zeros at a reset)."""
-        scores = "mean" if self.network.gaussian else "logits"
-        return ["action", scores, *(f"{field.name}_next" for field in self.network.state)]
+        return ["action", self._scores, *(f"{field.name}_next" for field in self.network.state)]
 
     def example_inputs(self, rows: int, seed: int = 0) -> dict[str, Tensor]:
         """Random observations within their bounds (around 0 where there are none), and a random state."""
@@ -72,7 +82,7 @@ class GreedyPolicy(torch.nn.Module):
         held = {name: self.get_buffer(buffer) for name, buffer in self._buffer_of.items()}
         features = self._features(held, observation)
         state: tuple[Tensor, ...] = ()
-        if not self.network.shared:
+        if isinstance(self.network, BoundedActor) or not self.network.shared:
             hidden = forward_tower(self.network, held, "policy", features)
         else:
             hidden = forward_features(self.network, held, Inputs(features, images))
@@ -80,6 +90,8 @@ class GreedyPolicy(torch.nn.Module):
                 state = _lstm_cell(held, hidden, *inputs[len(self._leaves) :])
                 hidden = state[0]
         outputs = forward_head(held, "policy", hidden).t()
+        if isinstance(self.network.head, BoundedHead):
+            outputs = outputs[:, : self.network.head.size].tanh()  # without the deviations
         return (self._action(held, outputs), outputs, *state)
 
     def _features(self, held: dict[str, Tensor], observation: dict[str, Tensor]) -> Tensor:
@@ -99,9 +111,9 @@ class GreedyPolicy(torch.nn.Module):
         return torch.cat(parts, 1) if parts else torch.empty(0)
 
     def _action(self, held: dict[str, Tensor], outputs: Tensor) -> Tensor:
-        """What the head's ``choose`` takes without noise."""
+        """What the policy takes without noise."""
         head = self.network.head
-        if isinstance(head, GaussianHead):
+        if isinstance(head, GaussianHead | BoundedHead):
             scaled = held["middle"] + held["half_range"] * outputs
             chosen = torch.minimum(torch.maximum(scaled, held["low"]), held["high"])
         else:

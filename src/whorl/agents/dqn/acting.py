@@ -51,6 +51,9 @@ def spec(config: DQNConfig, env: EnvSpec) -> AgentSpec:
 class DQNPolicy:
     """Epsilon-greedy."""
 
+    scores = "values"
+    """What an exported policy calls the numbers it chooses by."""
+
     def __init__(self, config: DQNConfig, env: EnvSpec) -> None:
         self.spec = spec(config, env)
         self.network = build_network(config, env)
