@@ -25,7 +25,7 @@ def test_a_wall_clock_that_jumps_by_hours_has_no_effect(run_dir: Path, tmp_path:
     """In every process, at every look at it. A replaced actor and deadlines are part of the run."""
     (tmp_path / "sitecustomize.py").write_text(JUMPING_CLOCK)
     environ = {
-        "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ["PYTHONPATH"])),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))),
         "WHORL_FAULT": "actor:1:env_step=77:stop",
     }
     settings = ("--set", "engine.response_s=0.5", "--set", "env.step_timeout_s=5")
