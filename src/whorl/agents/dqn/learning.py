@@ -34,12 +34,15 @@ class _Block:
     inputs: Inputs
     next_inputs: Inputs
     taken: AnyArray
+    """[steps, choices, rows of a step]"""
     reward: AnyArray
+    """[steps, rows of a step], like all below."""
     discount: AnyArray
-    q_next: AnyArray
-    """The target network's values of the next observations, [choices, N] ..."""
+    weight: AnyArray
     known: range
-    """... for these gradient steps: until the target network moves."""
+    """Gradient steps for which the target network's part is computed: until it moves."""
+    q_next: list[AnyArray]
+    """Its values [choices, rows of a step] of the next observations of each of them."""
 
 
 class DQNLearning(OffPolicyLearning):
@@ -69,48 +72,43 @@ class DQNLearning(OffPolicyLearning):
 
     def gradient(self, step: Step, shard: int, batch: Batch, gradients: dict[str, Tensor]) -> Contributed:
         """Of the Huber loss of  Q(s, a) - (r + g^m Q'(s', a')),  with a' chosen by the online network if ``double``."""
+        del batch  # a part of the block
         block = self._block(step.epoch, shard)
-        rows = self._rows_of(step.epoch - block.first)
-        q_next = block.q_next[:, self._rows_of(step.epoch - block.known.start)]
-        selector = q_next
+        at = step.epoch - block.first
+        rows = slice(at * self.shard_batch, (at + 1) * self.shard_batch)
+        q_next = selector = block.q_next[step.epoch - block.known.start]
         if self._dqn.double:
             selector = action_values(self._dqn, self._online.outputs(part_of(block.next_inputs, rows)))
-        target = td_target(block.reward[rows], block.discount[rows], best_value(q_next, selector))
+        target = td_target(block.reward[at], block.discount[at], best_value(q_next, selector))
         outputs = self._online.forward(part_of(block.inputs, rows))
-        weight = wrapped(batch.weights, self._online.gives_numpy, self.device)
-        result = td_gradients(self._dqn, outputs, block.taken[:, rows], target, weight, self.shard_batch)
+        result = td_gradients(self._dqn, outputs, block.taken[at], target, block.weight[at])
         self._online.backward(result.d_policy, result.d_value, gradients)
         return Contributed(result.sums, result.errors)
 
-    def _rows_of(self, number: int) -> slice:
-        return slice(number * self.shard_batch, (number + 1) * self.shard_batch)
-
     def _block(self, number: int, shard: int) -> _Block:
         found = self._prepared.get(shard)
-        first, drawn = self.block(number, shard)
+        first = number - number % self.steps_at_once
         if found is None or found.first != first:
-            t = drawn.transitions
-            encoder, numpy = self.network.encoder, self._online.gives_numpy
-            found = self._prepared[shard] = _Block(
-                first,
-                to_inputs(encoder, t.observation, self.device),
-                to_inputs(encoder, t.next_observation, self.device),
-                wrapped(one_hot(t.action, self.network.head.width), numpy, self.device),
-                wrapped(t.reward, numpy, self.device),
-                wrapped(t.discount, numpy, self.device),
-                np.zeros((self.network.head.width, 0), np.float32),
-                range(0),
-            )
+            found = self._prepared[shard] = self._prepare(*self.block(number, shard))
         if number not in found.known:
             self._value_next(found, number)
         return found
 
+    def _prepare(self, first: int, drawn: Batch) -> _Block:
+        t, encoder = drawn.transitions, self.network.encoder
+        taken = one_hot(t.action, self.network.head.width)
+        steps = np.ascontiguousarray(taken.reshape(len(taken), -1, self.shard_batch).swapaxes(0, 1))
+        by_step = (steps, *(part.reshape(-1, self.shard_batch) for part in (t.reward, t.discount, drawn.weights)))
+        columns, reward, discount, weight = (wrapped(a, self._online.gives_numpy, self.device) for a in by_step)
+        inputs, next_inputs = (to_inputs(encoder, o, self.device) for o in (t.observation, t.next_observation))
+        return _Block(first, inputs, next_inputs, columns, reward, discount, weight, range(0), [])
+
     def _value_next(self, block: _Block, number: int) -> None:
         """The target network's values for every step of the block, as far as it stays as it is."""
         still = self._dqn.target_every - self.gradient_steps % self._dqn.target_every
-        steps = len(block.inputs.features) // self.shard_batch
-        block.known = range(number, min(block.first + steps, number + still))
+        block.known = range(number, min(block.first + len(block.reward), number + still))
         begin, end = ((at - block.first) * self.shard_batch for at in (block.known.start, block.known.stop))
         parts = [slice(at, min(at + _TARGET_ROWS, end)) for at in range(begin, end, _TARGET_ROWS)]
         values = [action_values(self._dqn, self._target.outputs(part_of(block.next_inputs, part))) for part in parts]
-        block.q_next = namespace(values[0]).concatenate(values, 1)
+        whole = namespace(values[0]).concatenate(values, 1)
+        block.q_next = [whole[:, at : at + self.shard_batch] for at in range(0, whole.shape[1], self.shard_batch)]

@@ -76,9 +76,10 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
         target = np.zeros(valid.shape, np.float32)
         target[:learnt] = self._targets(sequences, action_values(self._dqn, outputs))
         taken = one_hot(sequences.action[burn_in:], self.network.head.width)
-        numbers = (taken, target.reshape(-1), (valid * batch.weights).reshape(-1))
-        columns, targets_, weight = (wrapped(array, self._online.gives_numpy, self.device) for array in numbers)
-        result = td_gradients(self._dqn, outputs, columns, targets_, weight, int(np.count_nonzero(valid)))
+        counted = valid.astype(np.float32)
+        numbers = (taken, target.reshape(-1), (counted * batch.weights).reshape(-1), counted.reshape(-1))
+        on_device = [wrapped(array, self._online.gives_numpy, self.device) for array in numbers]
+        result = td_gradients(self._dqn, outputs, *on_device)
         self._online.backward(result.d_policy, result.d_value, gradients)
         return Contributed(result.sums, self._priorities(result.errors.reshape(valid.shape), valid))
 

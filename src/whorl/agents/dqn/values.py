@@ -56,11 +56,16 @@ def action_values(config: DQNConfig, outputs: Outputs) -> AnyArray:
 
 
 def td_gradients(
-    config: DQNConfig, outputs: Outputs, taken: AnyArray, target: AnyArray, weight: AnyArray, rows: int
+    config: DQNConfig,
+    outputs: Outputs,
+    taken: AnyArray,
+    target: AnyArray,
+    weight: AnyArray,
+    counted: AnyArray | None = None,
 ) -> Gradients:
     """Gradients of  sum(weight * huber(Q(taken) - target)).
 
-    ``taken`` is one-hot [choices, N]; ``rows`` are those that count.
+    ``taken`` is one-hot [choices, N]; ``counted`` is 1 for the rows that count and 0 for others (None: all do).
     """
     q = (action_values(config, outputs) * taken).sum(0)
     error = q - target
@@ -68,9 +73,10 @@ def td_gradients(
     d_q = taken * loss.gradient
     d_policy, d_value = dueling_gradient(d_q) if config.dueling else (d_q, outputs.value)
     size = abs(error)
-    counted = weight > 0
-    sums = namespace(q).stack((loss.loss, size * counted, q * counted)).sum(1)
-    return Gradients(d_policy, d_value, np.array([rows, *_host(sums)]), _host(size))
+    measured = namespace(q).stack((loss.loss, size, q))
+    sums = measured.sum(1) if counted is None else measured @ counted
+    rows = len(q) if counted is None else int(counted.sum())
+    return Gradients(d_policy, d_value, np.array([rows, *_host(sums).tolist()]), _host(size))
 
 
 def one_hot(actions: Array, choices: int) -> Array:
