@@ -21,6 +21,8 @@ from whorl.errors import BadInputError
 
 BENCHMARKS = {
     "dqn": ("whorl.bench.dqn_cartpole:run", "DQN on CartPole-v1 against Stable-Baselines3: steps/s"),
+    "footprint": ("whorl.bench.footprint:run", "Start-up time, memory of an actor, CPU share of idle environments"),
+    "handoff": ("whorl.bench.handoff:run", "A trajectory handed over in shared memory, beside copying it twice"),
     "ppo": ("whorl.bench.ppo_cartpole:run", "PPO on CartPole-v1 against Stable-Baselines3: steps/s, seconds to 475"),
 }
 """Name to ``module:function`` and a summary. The function takes (repeats, directory) and returns a ``Report``."""

@@ -1,6 +1,6 @@
 """What a hand-off through a channel of the local engine costs, beside copying memory.
 
-    python -m whorl.bench.handoff 65536 1048576 16777216
+    whorl bench handoff
 
 One process copies a payload into a slot and commits; another claims it, copies it out and answers. The time from before
 the first copy to after the second, less two copies of the same size within one process, is the price of the hand-off.
@@ -8,12 +8,13 @@ the first copy to after the second, less two copies of the same size within one 
 
 from __future__ import annotations
 
-import sys
 import time
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 
+from whorl.bench.report import Measure, Report
 from whorl.config.schema import EngineConfig
 from whorl.engines.contract import Channel, ChannelSpec, Message, Plan, Role, RoleGenerator, RoleId, RoleSpec
 from whorl.engines.local.engine import LocalEngine
@@ -21,6 +22,7 @@ from whorl.types import Field, Layout
 
 _WRITER, _READER = RoleId("writer", 0), RoleId("reader", 0)
 _WARM_UP = 50
+SIZES_BYTES = (1024, 65_536, 1_048_576, 16_777_216)
 
 
 def write_payloads(role: Role, out: Channel, back: Channel) -> RoleGenerator:
@@ -88,9 +90,15 @@ def measure_handoff(size_bytes: int, repeats: int = 500) -> dict[str, float]:
     return {"size_bytes": float(size_bytes), **measured, "overhead_us": overhead_us}
 
 
-if __name__ == "__main__":
-    from whorl.bench.handoff import measure_handoff as measure  # by its import path, which roles need
-
-    for size_text in sys.argv[1:] or ["1024", "65536", "1048576", "16777216"]:
-        row = measure(int(size_text))
-        print("  ".join(f"{name} {value:,.1f}" for name, value in row.items()))
+def run(repeats: int, directory: Path) -> Report:
+    """Every size ``repeats`` times; the directory is not needed."""
+    del directory
+    overhead = Measure("hand-off beyond two copies", "us", "lower", "from before the copy in to after the copy out")
+    copies = Measure("two copies within one process", "us", "lower", "of the same size")
+    for _ in range(repeats):
+        for size_bytes in SIZES_BYTES:
+            row = measure_handoff(size_bytes)
+            name = f"{size_bytes // 1024:,} KiB"
+            overhead.add(name, row["overhead_us"])
+            copies.add(name, 2 * row["copy_us"])
+    return Report(f"Hand-off through a channel of the local engine, {repeats} times each", [overhead, copies])
