@@ -19,8 +19,10 @@ from whorl.envs.probe import EnvProbe, probe_env
 from whorl.envs.registry import find_env
 from whorl.errors import ConfigError
 from whorl.job import Job
+from whorl.models.precision import resolve_precision
 from whorl.runs.tensorboard import require_tensorboard
 from whorl.trajectory.lanes import LaneMap
+from whorl.types import EnvSpec
 from whorl.workflows.registry import get_workflow
 
 
@@ -38,8 +40,11 @@ def prepare(config: Config) -> Job:
         )
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
+    precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))
     return Job(
-        config=replace(config, engine=replace(config.engine, name=engine)),
+        config=replace(
+            config, engine=replace(config.engine, name=engine), run=replace(config.run, precision=precision)
+        ),
         env=probe.spec,
         hosted=hosted,
         warnings=(probe.warning,) if probe.warning else (),
@@ -73,6 +78,10 @@ def _check_replay(config: Config, agent: AgentSpec) -> None:
             f"agent.replay.capacity = {capacity} takes {agent.replay_bytes / 1e9:.1f} GB and {bound} has "
             f"{available / 1e9:.1f} GB left: use a capacity of at most {fits}"
         )
+
+
+def _has_images(env: EnvSpec) -> bool:
+    return any(leaf.kind == "image" for leaf in env.observation)
 
 
 def _look_at(config: Config) -> EnvProbe:

@@ -8,9 +8,10 @@ from model_cases import BOX, DISCRETE, IMAGE, MATRIX, MULTI, PLACE, VECTOR, env_
 from whorl.models.acting import acting_forward
 from whorl.models.config import NetworkConfig
 from whorl.models.differentiable import Autograd, differentiable
+from whorl.models.encoding import to_blocks
 from whorl.models.flat import FlatParameters
 from whorl.models.lstm import unroll_lstm
-from whorl.models.network import Network
+from whorl.models.network import Network, block_size
 from whorl.models.torch_forward import Inputs, forward
 from whorl.models.towers import Towers
 from whorl.types import ActionSpec, EnvSpec
@@ -53,7 +54,10 @@ def random_state(network: Network, lanes: int) -> dict[str, np.ndarray]:
 def torch_inputs(network: Network, weights: dict, observation: dict, state: dict, first: np.ndarray) -> Inputs:
     features = np.zeros((len(first), network.encoder.width), np.float32)
     network.encoder.encode(weights, observation, features)
-    images = {leaf.name: torch.from_numpy(observation[leaf.name]) for leaf in network.encoder.images}
+    images = {
+        leaf.name: torch.from_numpy(to_blocks(observation[leaf.name], block_size(leaf)))
+        for leaf in network.encoder.images
+    }
     if not network.recurrent:
         return Inputs(torch.from_numpy(features), images)
     h, c = (torch.from_numpy(state[name]) for name in ("h", "c"))

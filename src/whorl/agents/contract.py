@@ -176,3 +176,5 @@ class LearnerSettings:
     """Of the whole batch."""
     lanes: int
     """Of the whole batch."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of what images go through; everything else is float32."""

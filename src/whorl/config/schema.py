@@ -105,6 +105,10 @@ class RunConfig:
     """Older ones are removed once a newer one has been verified."""
     tensorboard: bool = False
     """Also write TensorBoard event files (needs ``whorl[tensorboard]``)."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """In which numbers a learner runs images through their convolutions; weights, optimiser and everything else are
+    always float32. ``auto`` takes bfloat16 where the processor or GPU computes with it and float32 where it would only
+    be emulated, which is slower. The resolved config says which. Results depend on it."""
     compile: bool = False
     """Compile the learner's step with torch.compile: some seconds at the start (shown, and left out of rates), then
     faster. Needs a C++ compiler. Results differ in the last bits."""

@@ -68,6 +68,7 @@ class Learner:
                 device=config.resources.device,
                 threads=config.resources.learner_threads,
                 compile=config.run.compile,
+                precision="bfloat16" if config.run.precision == "bfloat16" else "float32",
                 shards=lane_map.shards,
                 lanes=lane_map.lanes,
             ),

@@ -22,7 +22,7 @@ from torch import Tensor
 from whorl.models.bounded_actor import BoundedActor
 from whorl.models.encoding import NORMALISED_LIMIT
 from whorl.models.heads import BoundedHead, GaussianHead
-from whorl.models.network import Network
+from whorl.models.network import Network, block_size
 from whorl.models.torch_forward import Inputs, forward_features, forward_head, forward_tower
 from whorl.types import Array, Arrays, ObservationLeaf
 
@@ -78,7 +78,7 @@ class GreedyPolicy(torch.nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Outputs in the order of ``output_names``, for any number of rows."""
         observation = {leaf.name: value for leaf, value in zip(self._leaves, inputs, strict=False)}
-        images = {leaf.name: observation[leaf.name] for leaf in self.network.encoder.images}
+        images = {leaf.name: _blocks(observation[leaf.name], block_size(leaf)) for leaf in self.network.encoder.images}
         held = {name: self.get_buffer(buffer) for name, buffer in self._buffer_of.items()}
         features = self._features(held, observation)
         state: tuple[Tensor, ...] = ()
@@ -119,6 +119,14 @@ class GreedyPolicy(torch.nn.Module):
         else:
             chosen = torch.stack([block.argmax(1) for block in torch.split(outputs, list(head.nvec), 1)], 1)
         return chosen.reshape(-1, *head.action.shape)
+
+
+def _blocks(image: Tensor, size: int) -> Tensor:
+    """What ``to_blocks`` gives."""
+    _, channels, height, width = image.shape
+    rows, columns = height // size, width // size
+    apart = image[:, :, : rows * size, : columns * size].reshape(-1, channels, rows, size, columns, size)
+    return apart.permute(0, 2, 4, 1, 3, 5).reshape(-1, rows, columns, channels * size * size)
 
 
 def _lstm_cell(held: dict[str, Tensor], x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

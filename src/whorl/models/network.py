@@ -185,6 +185,12 @@ def convolutions(leaf: ObservationLeaf) -> tuple[Convolution, ...]:
     return tuple(layers)
 
 
+def block_size(leaf: ObservationLeaf) -> int:
+    """The side, in pixels, of the blocks in which an image is handed to its first convolution."""
+    _, kernel, stride = convolutions(leaf)[0]
+    return stride if kernel % stride == 0 else 1
+
+
 def _linear(name: str, inputs: int, outputs: int, gain: float) -> Iterator[Parameter]:
     yield Parameter(f"{name}/weight", (inputs, outputs), gain)
     yield Parameter(f"{name}/bias", (outputs,), 0)

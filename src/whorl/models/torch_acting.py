@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whorl.models.network import Network
+from whorl.models.encoding import to_blocks
+from whorl.models.network import Network, block_size
 from whorl.models.numpy_forward import BLOCK, Forwarded
 from whorl.models.torch_forward import Inputs, forward_policy
 from whorl.types import Array, Arrays
@@ -20,7 +21,7 @@ class TorchForward:
         self._lanes = lanes
         self._padded = -(-lanes // BLOCK) * BLOCK
         self._features = np.zeros((self._padded, network.encoder.width), np.float32)
-        self._images = {leaf.name: np.zeros((self._padded, *leaf.shape), leaf.dtype) for leaf in network.encoder.images}
+        self._images: Arrays = {}
         self._first = np.zeros((1, self._padded), np.bool_)
         self._state = tuple(np.zeros((self._padded, *field.shape), np.float32) for field in network.state)
 
@@ -29,8 +30,11 @@ class TorchForward:
         """Outputs for the current row of every lane."""
         lanes, network = self._lanes, self._network
         network.encoder.encode(weights, observation, self._features[:lanes])
-        for name, image in self._images.items():
-            image[:lanes] = observation[name]
+        for leaf in network.encoder.images:
+            blocks = to_blocks(observation[leaf.name], block_size(leaf))
+            if leaf.name not in self._images:
+                self._images[leaf.name] = np.zeros((self._padded, *blocks.shape[1:]), leaf.dtype)
+            self._images[leaf.name][:lanes] = blocks
         self._first[0, :lanes] = first
         for field, buffer in zip(network.state, self._state, strict=True):
             buffer[:lanes] = state[field.name]

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from whorl.models.cnn import forward_cnn
 from whorl.models.lstm import unroll_lstm
-from whorl.models.network import ActingNetwork, Network, convolutions
+from whorl.models.network import ActingNetwork, Network
 from whorl.ops.namespace import AnyArray
 
 Parameters = Mapping[str, Tensor]
@@ -22,7 +22,7 @@ class Inputs(NamedTuple):
     features: Tensor
     """[N, encoder width] float32."""
     images: dict[str, Tensor]
-    """Image leaf to [N, channels, height, width], as stored."""
+    """Image leaf to blocks of pixels, as ``encoding.to_blocks`` makes them of images as stored."""
     first: Tensor | None = None
     """[rows, lanes] bool, for a recurrent network."""
     state: tuple[Tensor, Tensor] | None = None
@@ -38,9 +38,11 @@ class Outputs(NamedTuple):
     """[N], or [0] of a network without a value."""
 
 
-def forward(network: Network, parameters: Parameters, inputs: Inputs) -> Outputs:
-    """Policy outputs and values of a batch."""
-    trunk = forward_trunk(network, parameters, inputs)[0] if network.shared else None
+def forward(
+    network: Network, parameters: Parameters, inputs: Inputs, image_dtype: torch.dtype = torch.float32
+) -> Outputs:
+    """Policy outputs and values of a batch. What images go through is computed in ``image_dtype``."""
+    trunk = forward_trunk(network, parameters, inputs, image_dtype)[0] if network.shared else None
     policy = forward_tower(network, parameters, "policy", inputs.features) if trunk is None else trunk
     outputs = forward_head(parameters, "policy", policy)
     if network.gaussian:
@@ -63,10 +65,10 @@ def forward_policy(
 
 
 def forward_trunk(
-    network: Network, parameters: Parameters, inputs: Inputs
+    network: Network, parameters: Parameters, inputs: Inputs, image_dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """What policy and value share: images, encoder, core."""
-    trunk = forward_features(network, parameters, inputs)
+    trunk = forward_features(network, parameters, inputs, image_dtype)
     if not network.recurrent:
         return trunk, None
     assert inputs.first is not None
@@ -77,9 +79,12 @@ def forward_trunk(
     return h.reshape(rows * lanes, -1), state
 
 
-def forward_features(network: Network, parameters: Parameters, inputs: Inputs) -> Tensor:
+def forward_features(
+    network: Network, parameters: Parameters, inputs: Inputs, image_dtype: torch.dtype = torch.float32
+) -> Tensor:
     """What goes into the core or the heads of a shared trunk: [N, trunk width]."""
-    parts = [_cnn(network, parameters, leaf.name, inputs.images[leaf.name]) for leaf in network.encoder.images]
+    images = network.encoder.images
+    parts = [forward_cnn(leaf, parameters, inputs.images[leaf.name], image_dtype) for leaf in images]
     if network.encoder.width:
         encoded = inputs.features
         for i in range(network.encoder_layers):
@@ -98,18 +103,6 @@ def forward_tower(network: ActingNetwork, parameters: Parameters, name: str, x: 
 def forward_head(parameters: Parameters, name: str, x: Tensor) -> Tensor:
     """The last layer, as columns [width, N]."""
     return torch.addmm(parameters[f"{name}/out/bias"][:, None], parameters[f"{name}/out/weight"], x.t())
-
-
-def _cnn(network: Network, parameters: Parameters, name: str, image: Tensor) -> Tensor:
-    leaf = next(leaf for leaf in network.encoder.images if leaf.name == name)
-    offset, factor = network.encoder.image_scale(leaf)
-    # Channels last is the order in which convolutions on a CPU are quickest.
-    x = image.to(torch.float32, memory_format=torch.channels_last)
-    x = (x - offset) * factor if offset else x * factor
-    for i, (_, _, stride) in enumerate(convolutions(leaf)):
-        weight, bias = parameters[f"image/{name}/{i}/weight"], parameters[f"image/{name}/{i}/bias"]
-        x = functional.conv2d(x, weight, bias, stride).relu_()
-    return _linear(parameters, f"image/{name}/out", x.flatten(1)).relu_()
 
 
 def _linear(parameters: Parameters, name: str, x: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ class ActorCriticLearning(ABC):
         self._device = device
         self._parameters = FlatParameters(self.network, settings.seed, device)
         self._optimiser = optimiser(self._parameters.flat, eps)
-        self.model = differentiable(self.network, self._parameters.tensors, settings.compile)
+        self.model = differentiable(self.network, self._parameters.tensors, settings.compile, settings.precision)
         self.normaliser = Normaliser(self.network, config.normalise_rewards)
         self._totals = Totals(self.spec.contribution, device)
         self._contributions: dict[int, Contribution] = {}

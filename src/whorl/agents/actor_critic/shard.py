@@ -12,8 +12,8 @@ from torch import Tensor
 from whorl.agents.actor_critic.objective import Minibatch, evaluate
 from whorl.agents.actor_critic.settings import Trace
 from whorl.models.differentiable import Differentiable
-from whorl.models.encoding import flat_rows
-from whorl.models.network import Network
+from whorl.models.encoding import flat_rows, to_blocks
+from whorl.models.network import Network, block_size
 from whorl.models.torch_forward import Inputs
 from whorl.ops.advantages import gae
 from whorl.ops.noise import generator
@@ -44,7 +44,10 @@ class Shard:
         observation = {leaf.name: flat_rows(trajectory[f"obs/{leaf.name}"]) for leaf in network.encoder.leaves}
         self._features = np.empty((trajectory["first"].size, network.encoder.width), np.float32)
         network.encoder.encode(weights, observation, self._features)
-        self._images = {leaf.name: flat_rows(trajectory[f"obs/{leaf.name}"]) for leaf in network.encoder.images}
+        self._images = {
+            leaf.name: to_blocks(flat_rows(trajectory[f"obs/{leaf.name}"]), block_size(leaf))
+            for leaf in network.encoder.images
+        }
         self._taken = _taken(network, trajectory)
         self._estimates: VTrace | None = None
         self._values = np.zeros((self.rows + 1, self.lanes), np.float32)

@@ -53,8 +53,8 @@ class DQNLearning(OffPolicyLearning):
         self.network = build_network(config, env)
         plan = build_plan(self.network)
         super().__init__(config, env, settings, spec(config, env), plan, phases(config, plan), targets(config, plan))
-        self._online = differentiable(self.network, self.parameters.tensors, settings.compile)
-        self._target = differentiable(self.network, self.targets["q"].tensors, settings.compile)
+        self._online = differentiable(self.network, self.parameters.tensors, settings.compile, settings.precision)
+        self._target = differentiable(self.network, self.targets["q"].tensors, settings.compile, settings.precision)
         self._prepared: dict[int, _Block] = {}
 
     def phases(self) -> Sequence[str]:

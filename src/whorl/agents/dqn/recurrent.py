@@ -38,8 +38,8 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
         plan = build_plan(self.network)
         super().__init__(config, env, settings, spec(config, env), plan, phases(config, plan), targets(config, plan))
         self._kept_rows = rows_per_lane(config, settings, config.burn_in + config.rows + config.n_step)
-        self._online = differentiable(self.network, self.parameters.tensors, settings.compile)
-        self._target = differentiable(self.network, self.targets["q"].tensors, settings.compile)
+        self._online = differentiable(self.network, self.parameters.tensors, settings.compile, settings.precision)
+        self._target = differentiable(self.network, self.targets["q"].tensors, settings.compile, settings.precision)
 
     def make_replay(self) -> SequenceReplay:
         """Sequences of the lanes of one shard."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from whorl.models.encoding import Encoder
+from whorl.models.encoding import Encoder, to_blocks
+from whorl.models.network import block_size
 from whorl.models.torch_forward import Inputs
 from whorl.types import Arrays
 
@@ -15,7 +16,8 @@ def to_inputs(encoder: Encoder, observation: Arrays, device: torch.device) -> In
     rows = len(next(iter(observation.values())))
     features = np.empty((rows, encoder.width), np.float32)
     encoder.encode({}, observation, features)
-    images = {leaf.name: torch.from_numpy(observation[leaf.name]).to(device) for leaf in encoder.images}
+    blocks = {leaf.name: to_blocks(observation[leaf.name], block_size(leaf)) for leaf in encoder.images}
+    images = {name: torch.from_numpy(image).to(device) for name, image in blocks.items()}
     return Inputs(torch.from_numpy(features).to(device), images)
 
 
