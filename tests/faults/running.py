@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from whorl.runs.result import Result
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -26,6 +28,11 @@ LOCAL = (*SMALL, "--engine", "local")
 TRAIN = ("train", "ppo", "CartPole-v1")
 
 TIME_LIMIT_S = 60.0
+
+
+def also_long(*choices: object) -> list[Any]:
+    """Parameters for `make verify` only: more of the same kind, a few seconds each."""
+    return [pytest.param(choice, marks=pytest.mark.verify) for choice in choices]
 
 
 def settings_of(engine: str) -> dict[str, Any]:
@@ -177,8 +184,6 @@ class Trained:
 @contextlib.contextmanager
 def mounted(path: Path, options: str) -> Iterator[Path]:
     """A file system of its own, in memory."""
-    import pytest
-
     path.mkdir(exist_ok=True)
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], capture_output=True, text=True)
     if done.returncode:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import LOCAL, Ended, kwargs_of_env, metric_updates, result_of, whorl
+from running import LOCAL, Ended, also_long, kwargs_of_env, metric_updates, result_of, whorl
 
 PROCESS = ("--set", "env.hosting=process")
 INSIDE = ("--set", "env.hosting=inside")
@@ -27,7 +27,7 @@ def last_metrics(run_dir: Path) -> dict[str, Any]:
     return json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[-1])
 
 
-@pytest.mark.parametrize("how", ["raise", "raise_reset", "exit"])
+@pytest.mark.parametrize("how", ["raise", "raise_reset", *also_long("exit")])
 def test_raising_environments_are_made_anew_and_the_first_is_told(run_dir: Path, how: str) -> None:
     ended = train("Crash-v0", run_dir, how=how, p=0.01)
     assert (ended.code, ended.err) == (0, "")
@@ -57,7 +57,7 @@ def test_an_environment_that_always_raises_is_refused_before_the_run(run_dir: Pa
     assert not run_dir.exists()
 
 
-@pytest.mark.parametrize("how", ["exit0", "segfault"])
+@pytest.mark.parametrize("how", ["exit0", *also_long("segfault")])
 def test_a_deadly_episode_inside_an_actor_is_given_up_with_its_cause(run_dir: Path, how: str) -> None:
     """It dies of the same step each time: three deaths, then the run goes on without the episode, and says so."""
     ended = train("Crash-v0", run_dir, *INSIDE, *SHORT, how=how, at=12, share=0.05)
@@ -158,14 +158,7 @@ def test_what_its_spaces_forbid_is_refused_expected_against_got(run_dir: Path, h
     assert not run_dir.exists()
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "fork",
-        "info",
-        *(pytest.param(how, marks=pytest.mark.verify) for how in ("chdir", "signals", "threads", "memory")),
-    ],
-)
+@pytest.mark.parametrize("how", ["fork", "info", *also_long("chdir", "signals", "threads", "memory")])
 def test_leaks_and_reaching_out_change_nothing(run_dir: Path, wrapped_reference: str, how: str) -> None:
     """Children of an environment die with it (see the check for left-overs around every test)."""
     ended = train("Leak-v0", run_dir, how=how)

@@ -10,17 +10,29 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from running import LOCAL, SMALL, TRAIN, Trained, metric_updates, mounted, settings_of, tree, updates_saved, whorl
+from running import (
+    LOCAL,
+    SMALL,
+    TRAIN,
+    Trained,
+    also_long,
+    metric_updates,
+    mounted,
+    settings_of,
+    tree,
+    updates_saved,
+    whorl,
+)
 
 import whorl as package
 from whorl.errors import CheckpointError
 from whorl.runs.checkpoint.faults import STAGES
 
-QUICK_STAGES = ("arrays", "rename", "prune")
+QUICK_STAGES = ("arrays", "prune")
 
 
 @pytest.mark.parametrize(
-    "stage", [stage if stage in QUICK_STAGES else pytest.param(stage, marks=pytest.mark.verify) for stage in STAGES]
+    "stage", [*QUICK_STAGES, *also_long(*(stage for stage in STAGES if stage not in QUICK_STAGES))]
 )
 def test_a_run_killed_in_the_middle_of_a_save_is_resumed_exactly(run_dir: Path, same_as: Trained, stage: str) -> None:
     fault = {"WHORL_FAULT_SAVE": f"{stage}:kill:5"}
@@ -31,7 +43,7 @@ def test_a_run_killed_in_the_middle_of_a_save_is_resumed_exactly(run_dir: Path, 
     same_as(run_dir)
 
 
-@pytest.mark.parametrize("action", ["eio", "enospc"])
+@pytest.mark.parametrize("action", ["eio", *also_long("enospc")])
 def test_a_failed_save_is_counted_told_and_followed_by_the_next(run_dir: Path, same_as: Trained, action: str) -> None:
     fault = {"WHORL_FAULT_SAVE": f"rename:{action}:3"}
     ended = whorl(*TRAIN, *LOCAL, "--run-dir", run_dir, environ=fault)
@@ -101,7 +113,7 @@ def damage(checkpoint: Path, how: str) -> None:
         shutil.copy(checkpoint.with_name("update-000000005") / "learner.safetensors", weights)
 
 
-@pytest.mark.parametrize("how", ["truncated", "flipped", "missing", "swapped"])
+@pytest.mark.parametrize("how", ["flipped", "missing", *also_long("truncated", "swapped")])
 def test_a_damaged_newest_checkpoint_is_passed_over_loudly(stopped: Path, same_as: Trained, how: str) -> None:
     assert updates_saved(stopped) == [4, 5, 6]
     damage(stopped / "checkpoints" / "update-000000006", how)
