@@ -2,22 +2,26 @@
 
 import numpy as np
 import pytest
-from agent_batches import BOX, collect, cut, env_spec, settings
+from agent_batches import BOUNDED, BOX, collect, cut, env_spec, settings
 from agent_batches import update as run_update
 
 from whorl.agents.a2c.config import A2CConfig
 from whorl.agents.contract import Learning
+from whorl.agents.ddpg.config import DDPGConfig
 from whorl.agents.dqn.config import DQNConfig
 from whorl.agents.impala.config import ImpalaConfig
 from whorl.agents.off_policy.settings import ReplayConfig
 from whorl.agents.ppo.config import PPOConfig
 from whorl.agents.registry import get_agent
+from whorl.agents.sac.config import SACConfig
+from whorl.agents.td3.config import TD3Config
 from whorl.errors import CheckpointError
 from whorl.models.config import NetworkConfig
 from whorl.types import EnvSpec
 
 LSTM = NetworkConfig(core="lstm", lstm_size=16)
 REPLAYED = {"rows": 8, "gradient_steps": 3, "batch_size": 16, "learning_starts": 100, "target_every": 4}
+BOUNDED_REPLAYED = {"rows": 8, "gradient_steps": 3, "batch_size": 16, "learning_starts": 100, "random_env_steps": 200}
 CASES = {
     "ppo": ("ppo", PPOConfig(rows=16, epochs=3, minibatches=3, normalise_observations=True, normalise_rewards=True)),
     "ppo_whole": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=1, anneal="linear", anneal_clip="linear")),
@@ -27,11 +31,16 @@ CASES = {
     "dqn": ("dqn", DQNConfig(**REPLAYED, n_step=3, dueling=True)),
     "dqn_prioritised": ("dqn", DQNConfig(**REPLAYED, replay=ReplayConfig(400, prioritised=True))),
     "dqn_lstm": ("dqn", DQNConfig(**REPLAYED, burn_in=3, network=LSTM, replay=ReplayConfig(400, prioritised=True))),
+    "ddpg": ("ddpg", DDPGConfig(**BOUNDED_REPLAYED, replay=ReplayConfig(400, prioritised=True))),
+    "td3": ("td3", TD3Config(**BOUNDED_REPLAYED, n_step=2)),
+    "sac": ("sac", SACConfig(**BOUNDED_REPLAYED)),
     "ppo_vtrace": ("ppo", PPOConfig(rows=16, epochs=2, minibatches=3, vtrace=True)),
     "impala": ("impala", ImpalaConfig(rows=16, minibatches=2, normalise_rewards=True)),
     "impala_lstm": ("impala", ImpalaConfig(rows=16, optimiser="rmsprop", network=LSTM)),
 }
-ENV, CHOICES = env_spec(action=BOX), env_spec()
+ENV = env_spec(action=BOX)
+ENVS = {"dqn": env_spec(), **dict.fromkeys(("ddpg", "td3", "sac"), env_spec(action=BOUNDED))}
+"""For those that do not serve unbounded continuous actions."""
 cases = pytest.mark.parametrize("case", CASES)
 
 
@@ -41,7 +50,7 @@ def fresh(case: str, shards: int = 1) -> Learning:
 
 
 def env_of(case: str) -> EnvSpec:
-    return CHOICES if case.startswith("dqn") else ENV
+    return ENVS.get(CASES[case][0], ENV)
 
 
 def train(case: str, learners: list[Learning], shards: int, updates: range) -> None:

@@ -23,6 +23,7 @@ REPLAY = {
     "agent.replay.capacity": 1200,
 }
 """Learning begins late, and the replay is overwritten soon."""
+WARM_UP = {"agent.random_env_steps": 300}
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": ("ppo", {"agent.epochs": 2, "agent.minibatches": 2}),
     "lstm ppo": (
@@ -41,16 +42,19 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
             "agent.network.lstm_size": 16,
         },
     ),
+    "ddpg": ("ddpg", {**REPLAY, **WARM_UP, "agent.replay.prioritised": True}),
+    "td3": ("td3", {**REPLAY, **WARM_UP, "agent.n_step": 2}),
+    "sac": ("sac", {**REPLAY, **WARM_UP}),
     "impala": ("impala", {"agent.minibatches": 2}),
 }
 ENVS = ("CartPole-v1", "Pendulum-v1", "LunarLander-v3")
 CONTINUOUS = ("Pendulum-v1",)
-DISCRETE_ONLY = ("dqn",)
+DISCRETE_ONLY, CONTINUOUS_ONLY = ("dqn",), ("ddpg", "td3", "sac")
 EVERYTHING = [
     (kind, env)
     for kind, (agent, _) in KINDS.items()
     for env in ENVS
-    if not (agent in DISCRETE_ONLY and env in CONTINUOUS)
+    if agent not in (DISCRETE_ONLY if env in CONTINUOUS else CONTINUOUS_ONLY)
 ]
 """Every kind of job on every environment that it serves."""
 

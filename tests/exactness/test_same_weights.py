@@ -21,6 +21,9 @@ PAIRS = [
     ("a2c", "LunarLander-v3"),
     ("dqn", "CartPole-v1"),
     ("lstm dqn", "CartPole-v1"),
+    ("ddpg", "Pendulum-v1"),
+    ("td3", "Pendulum-v1"),
+    ("sac", "Pendulum-v1"),
     ("impala", "Pendulum-v1"),
 ]
 
