@@ -84,7 +84,7 @@ def _idle_percent() -> float:
     return _while_running(("ppo", f"{__name__}:Idle-v0", *share, *slow), "env-", IDLE_ENVS, measure)
 
 
-class Idle(gymnasium.Env[NDArray[np.float32], int]):
+class Idle(gymnasium.Env[NDArray[np.float32], np.int64]):
     """Quick enough to be looked over before the run; then every step takes an hour."""
 
     observation_space = gymnasium.spaces.Box(0, 1, (4,))
@@ -94,12 +94,13 @@ class Idle(gymnasium.Env[NDArray[np.float32], int]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Begin quickly."""
-        super().reset(seed=seed)
+        super().reset(seed=seed, options=options)
         self._steps = 0
         return np.zeros(4, np.float32), {}
 
-    def step(self, action: int) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Sleep, but for the first steps."""
+        del action
         self._steps += 1
         if self._steps > QUICK_STEPS:
             time.sleep(3600)

@@ -70,7 +70,8 @@ class _Result:
 
 
 def measure_handoff(size_bytes: int, repeats: int = 500) -> dict[str, float]:
-    """Medians in microseconds: ``took_us`` in all, ``copies_us`` of two copies by one process, ``overhead_us`` beyond them."""
+    """Medians in microseconds: ``took_us`` in all, ``copies_us`` of two copies by one process, ``overhead_us``
+    beyond them."""
     payload = Layout((Field("started_ns", (), "int64"), Field("payload", (size_bytes,), "uint8")))
     answer = Layout((Field("nothing", (1,), "uint8"),))
     plan = Plan(

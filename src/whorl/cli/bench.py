@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         type=Path,
-        help="Where the figures are written, as .json or .md. Default: below .bench/.",
+        help="A .json or .md file for the figures. Default: below .bench/.",
     )
 
 
