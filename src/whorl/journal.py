@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from whorl.engines.contract import Cluster, RoleId
@@ -81,14 +81,15 @@ class Journal:
     def record(self, body: dict[str, Any]) -> None:
         """An update's metrics."""
         at = float(body.pop("time"))
-        steps = int(body["env_steps"]) - self.env_steps
         self.updates, self.env_steps = int(body["update"]), int(body["env_steps"])
         self._records_since_open += 1
         self._recent.append((at, self.env_steps, self.updates))
         if self._steady_from is None and self._records_since_open == WARM_UP_UPDATES:
             self._steady_from = (at, self.env_steps)
-        staleness = int(body["staleness"])
-        self._staleness[staleness] = self._staleness.get(staleness, 0) + steps
+        counts = body["staleness"]
+        for staleness, env_steps in counts:
+            self._staleness[staleness] = self._staleness.get(staleness, 0) + env_steps
+        body["staleness"] = _mean_of(counts)
         if body["return_mean"] is not None:
             self._history.append((self.env_steps, float(body["return_mean"])))
         self.last = {**body, "env_steps_per_s": self._rate(1) or None, "wall_s": at - self._started}
@@ -127,7 +128,6 @@ class Journal:
         """A snapshot for people."""
         config = self._job.config
         means = [value for _, value in self._history]
-        total = max(1, sum(self._staleness.values()))
         return RunStatus(
             agent=config.agent_name,
             env=config.env.id,
@@ -145,7 +145,7 @@ class Journal:
             return_mean=means[-1] if means else math.nan,
             return_best=max(means) if means else math.nan,
             return_history=tuple(self._history),
-            staleness_mean=sum(value * count for value, count in self._staleness.items()) / total,
+            staleness_mean=_mean_of(self._staleness.items()),
             staleness_max=max(self._staleness, default=0),
             time_share=_as_shares(cluster.time_shares()),
             restarts=self._restarts,
@@ -221,7 +221,7 @@ class Journal:
         total = sum(self._staleness.values())
         if not total:
             return Staleness()
-        mean = sum(value * count for value, count in self._staleness.items()) / total
+        mean = _mean_of(self._staleness.items())
         seen, p99 = 0, 0
         for value in sorted(self._staleness):
             seen += self._staleness[value]
@@ -232,11 +232,24 @@ class Journal:
 
     def _transitions(self, summary: Mapping[str, Any], cluster: Cluster | None) -> Transitions:
         """Of the whole run: what earlier sessions used counts as collected, too."""
-        used, collected = int(summary.get("env_steps", 0)), self._collected(cluster)
-        return Transitions(collected=collected, used=used, lost=self._lost, in_flight=collected - used - self._lost)
+        taken, dropped = int(summary.get("env_steps", 0)), int(summary.get("dropped", 0))
+        collected = self._collected(cluster)
+        return Transitions(
+            collected=collected,
+            used=taken - dropped,
+            dropped=dropped,
+            lost=self._lost,
+            in_flight=collected - taken - self._lost,
+        )
 
     def _collected(self, cluster: Cluster | None) -> int:
         return (self._env_steps_at_start or 0) + (cluster.counted("actor") if cluster else 0)
+
+
+def _mean_of(counts: Iterable[tuple[int, int]]) -> float:
+    """Of values that were counted."""
+    pairs = list(counts)
+    return sum(value * count for value, count in pairs) / max(1, sum(count for _, count in pairs))
 
 
 def _returns_of(directory: RunDirectory) -> list[tuple[int, float]]:

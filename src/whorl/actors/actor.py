@@ -39,6 +39,7 @@ class Actor:
         else:
             self._hosted = None
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
+        self._order = -1
         self._tells_of_faults_at = 1
         policy = job.agent.policy(job.config.agent, job.env)
         strike = fault_hook(role.id, role.incarnation)
@@ -50,12 +51,14 @@ class Actor:
             yield Wait((self._role.line.readable,), "the learner's start order")
         states = unpack_lane_states(order, self._job.env)
         yield from self._collector.begin(states, leaves_of(order, "state/"))
+        self._order = int(order["order"])
         return int(order["number"][0])
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory with the weights as they are."""
         yield from self._collector.fill(trajectory, self._weight_views, version, number)
         trajectory["incarnation"][0] = self._role.incarnation
+        trajectory["order"][0] = self._order
         if self._envs.fault_count >= self._tells_of_faults_at:
             self._tell_of_faults()
 
@@ -75,7 +78,7 @@ class Actor:
         peers = tuple(RoleId("env", lane) for lane in lanes)
         return Wait((*endpoints, self._role.line.readable), waiting_for, peers)
 
-    def _listen(self) -> Arrays | None:
+    def _listen(self) -> dict[str, Any] | None:
         """Hear which environments' processes were replaced, at any time; returns a start order if one comes."""
         while (message := self._role.line.try_receive()) is not None:
             if message.kind == "start":

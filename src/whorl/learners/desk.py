@@ -8,19 +8,18 @@ the next batch has already arrived.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
 from collections.abc import Generator
 from enum import IntFlag
 from typing import Any
 
-from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
+from whorl.engines.contract import Group, Role, RoleId, Wait
 from whorl.errors import CheckpointError
 from whorl.learners.inbox import Inbox
-from whorl.learners.learner import Learner
+from whorl.learners.intake import Intake
+from whorl.learners.learner import Batch, Learner
+from whorl.learners.ledger import Ledger
 from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.learners.saving import Saving
-from whorl.trajectory.layout import env_steps_of
-from whorl.types import Arrays
 
 REPORT_EVERY_ENV_STEPS = 32
 """Updates of fewer env steps share a line of metrics."""
@@ -39,16 +38,12 @@ class Command(IntFlag):
 class Desk:
     """Between updates."""
 
-    def __init__(self, role: Role, learner: Learner, trajectories: list[Channel], group: Group) -> None:
+    def __init__(self, role: Role, learner: Learner, intake: Intake, group: Group) -> None:
         self._role = role
         self._learner = learner
         self._group = group
-        self._channels = dict(zip(sorted(learner.ledgers), trajectories, strict=True))
-        self._arrived: dict[int, deque[Arrays]] = {actor: deque() for actor in self._channels}
-        """Claimed and not yet learnt from; an actor may be a trajectory ahead of the others."""
+        self._intake = intake
         self._inbox = Inbox()
-        self._handed_over: Counter[tuple[int, int]] = Counter()
-        """Environment steps by actor and incarnation."""
         self._quarantine = Quarantine()
         self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
@@ -75,11 +70,15 @@ class Desk:
 
     def start_actors(self) -> None:
         """Tell every actor where its lanes stand."""
-        for actor in self._channels:
-            self._role.line.send("start", self._learner.ledgers[actor].order(), to=RoleId("actor", actor))
+        for actor, ledger in self._learner.ledgers.items():
+            self._start(actor, ledger)
 
-    def gather(self) -> Generator[Wait, None, dict[int, Arrays] | None]:
-        """One trajectory of each actor, or None when the run is to stop here. Saves when it is time."""
+    def _start(self, actor: int, ledger: Ledger) -> None:
+        order = {**ledger.order(), "order": self._intake.start(actor)}
+        self._role.line.send("start", order, to=RoleId("actor", actor))
+
+    def gather(self) -> Generator[Wait, None, Batch | None]:
+        """The trajectories to learn from next, or None when the run is to stop here. Saves when it is time."""
         # Before the trajectories are waited for: they may take hours, and what was learnt is not to be at risk so long.
         if (yield from self._group.broadcast(int(self._is_time_to_save()))):
             yield from self._save(wait=False)
@@ -100,7 +99,7 @@ class Desk:
                 return None
             if command & Command.GO_ON:
                 yield from self._collect(leave_on_wish=False)
-                return {actor: arrived[0] for actor, arrived in self._arrived.items()}
+                return self._intake.batch()
 
     def _await_leave(self) -> Generator[Wait, None, None]:
         """The first learner waits here while the driver lets the run go no further; a wish to save interrupts it."""
@@ -115,30 +114,14 @@ class Desk:
     def _collect(self, leave_on_wish: bool) -> Generator[Wait, None, None]:
         while True:
             self._read_inbox()
-            missing = [actor for actor in self._channels if not self._claim(actor)]
-            if not missing or (leave_on_wish and (self._inbox.stop or self._inbox.save)):
+            if self._intake.claim() or (leave_on_wish and (self._inbox.stop or self._inbox.save)):
                 return
+            awaited = self._intake.awaited
             yield Wait(
-                (*(self._channels[actor].readable for actor in missing), self._role.line.readable),
-                "the trajectories of " + ", ".join(f"actor-{actor}" for actor in missing[:8]),
-                peers=tuple(RoleId("actor", actor) for actor in missing),
+                (*self._intake.endpoints, self._role.line.readable),
+                "the trajectories of " + ", ".join(f"actor-{actor}" for actor in awaited[:8]),
+                peers=tuple(RoleId("actor", actor) for actor in awaited),
             )
-
-    def _claim(self, actor: int) -> bool:
-        """Take what an actor has handed over; True when the trajectory due next is there.
-
-        One that was due before is given back: a lost actor may hand one over in its last instant, after its
-        replacement was told to collect that very one again.
-        """
-        channel, arrived = self._channels[actor], self._arrived[actor]
-        while (trajectory := channel.try_claim()) is not None:
-            arrived.append(trajectory)
-            self._handed_over[_writer_of(actor, trajectory)] += env_steps_of(trajectory)
-        while arrived and int(arrived[0]["number"][0]) < self._learner.ledgers[actor].number:
-            past = arrived.popleft()
-            self._role.line.send("lost_env_steps", {"env_steps": env_steps_of(past)})
-            channel.release()
-        return bool(arrived)
 
     def _read_inbox(self) -> None:
         self._inbox.read(self._role.line)
@@ -151,16 +134,16 @@ class Desk:
 
     def _replace(self, actor: int, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
-        self._claim(actor)
-        lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
+        arrived = self._intake.arrived(actor)
+        lost = int(body["counted"]) - self._intake.handed_over(actor, int(body["incarnation"]) - 1)
         self._role.line.send("lost_env_steps", {"env_steps": lost})
-        ledger = self._learner.ledger_after(actor, self._arrived[actor])
+        ledger = self._learner.ledger_after(actor, arrived)
         if body["phase"] == "environment":
             self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
         for lane, times in self._quarantine.given_up(ledger.number).items():
             if lane in ledger.lanes:
                 ledger.give_up(lane, times)
-        self._role.line.send("start", ledger.order(), to=RoleId("actor", actor))
+        self._start(actor, ledger)
 
     def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
         """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
@@ -179,9 +162,7 @@ class Desk:
 
     def release(self) -> None:
         """Give the slots of the batch back to the actors."""
-        for actor, arrived in self._arrived.items():
-            arrived.popleft()
-            self._channels[actor].release()
+        self._intake.release()
         self._quarantine.forget_before(self._learner.updates)
 
     def report(self) -> None:
@@ -226,7 +207,3 @@ class Desk:
         elif self._may_go_on:
             command |= Command.GO_ON
         return int(command)
-
-
-def _writer_of(actor: int, trajectory: Arrays) -> tuple[int, int]:
-    return actor, int(trajectory["incarnation"][0])

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whorl.errors import CheckpointError
+from whorl.trajectory.layout import PER_TRAJECTORY
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout, leaves_of
 
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -47,6 +48,20 @@ class Transitions(NamedTuple):
             self.discount[rows],
             {name: field[rows] for name, field in self.fields.items()},
         )
+
+
+def with_cut(trajectory: Arrays) -> Arrays:
+    """The trajectory with a row more, that of its last observation, which only bootstraps: for rings whose next rows do
+    not follow on these. Returns over n steps are cut there, as they are where an episode is."""
+    rows = len(trajectory["reward"])
+    longer = dict(trajectory)
+    for name, array in trajectory.items():
+        if name in PER_TRAJECTORY or name.startswith(("state/", "end/")):
+            continue
+        longer[name] = array[: rows + 1] if len(array) > rows else np.concatenate([array, np.zeros_like(array[:1])])
+    longer["valid"] = longer["valid"].copy()
+    longer["valid"][rows] = False
+    return longer
 
 
 def row_layout(env: EnvSpec, lanes: int, rows: int, extra: Sequence[Field] = ()) -> Layout:

@@ -6,9 +6,10 @@ import difflib
 
 from whorl.errors import BadInputError
 from whorl.workflows.contract import Workflow
+from whorl.workflows.first_come import ASYNC
 from whorl.workflows.lockstep import OVERLAP, SYNC
 
-WORKFLOWS = {workflow.name: workflow for workflow in (SYNC, OVERLAP)}
+WORKFLOWS = {workflow.name: workflow for workflow in (SYNC, OVERLAP, ASYNC)}
 
 
 def get_workflow(name: str) -> Workflow:
