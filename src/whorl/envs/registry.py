@@ -16,8 +16,8 @@ from typing import Any
 
 import gymnasium
 
-from whorl.envs.containment import CONTAINED, is_users_interrupt, last_line
-from whorl.errors import BadInputError, MissingExtraError
+from whorl.envs.containment import CONTAINED, is_users_interrupt
+from whorl.errors import BadInputError, MissingExtraError, last_line
 
 ENTRY_POINTS = "whorl.envs"
 OWN_EXTRAS = frozenset({"box2d"})
