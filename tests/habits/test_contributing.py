@@ -143,10 +143,11 @@ def test_the_workflow_runs_by_name_and_by_place(lab: Path) -> None:
 def test_the_agent_keeps_the_contract_of_agents(lab: Path) -> None:
     """By the command that CONTRIBUTING names."""
     (command,) = re.findall(r"`pytest (tests/agents/test_agent_contract\.py -k reinforce)`", TEXT)
+    (more,) = re.findall(r"`(tests/agents/test_agent_exactness\.py)`", TEXT)
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(lab / "site"), str(root / "src")])
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *command.split()],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *command.split(), more],
         cwd=root,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,

@@ -46,7 +46,7 @@ class WorkflowConfig:
     """Who acts, who learns, and who waits for whom."""
 
     name: str = ""
-    """``sync`` or ``overlap``; empty: the agent's default."""
+    """``sync``, ``overlap``, or one of another package: its name, or ``module:NAME``. Empty: the agent's default."""
 
 
 @dataclass(frozen=True)
