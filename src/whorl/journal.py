@@ -17,6 +17,7 @@ from whorl.runs.files import os_reason
 from whorl.runs.metrics import MetricsSink, MetricsWriter, read_metrics
 from whorl.runs.result import Result, Staleness, Status, Transitions
 from whorl.runs.status import RunStatus
+from whorl.workflows.registry import get_workflow
 
 WARM_UP_UPDATES = 2
 """Left out of the steady-state rate: start-up, and compilation where there is any."""
@@ -35,6 +36,8 @@ class Journal:
         self.updates = 0
         self.env_steps = 0
         self._job = job
+        self._exact = get_workflow(job.config.workflow.name).exact
+        """What the workflow promises; what was lost on the way may take it back."""
         self._console = console
         self._started = time.monotonic()
         self._shown_at = 0.0
@@ -133,7 +136,7 @@ class Journal:
             env=config.env.id,
             workflow=config.workflow.name,
             engine=config.engine.name,
-            exact=bool(self._so_far().get("exact", True)),
+            exact=self._exact and bool(self._so_far().get("exact", True)),
             env_steps=self.env_steps,
             total_env_steps=config.run.steps,
             updates=self.updates,
@@ -175,7 +178,7 @@ class Journal:
             wall_s=time.monotonic() - self._started,
             env_steps_per_s=self._steady_rate(),
             weights_sha256=str(summary.get("weights_sha256", "")),
-            exact=bool(summary.get("exact", False)),
+            exact=self._exact and bool(summary.get("exact", False)),
             staleness=self._staleness_summary(),
             transitions=self._transitions(summary, cluster),
             time_share=_as_shares(cluster.time_shares()) if cluster else {},

@@ -13,7 +13,7 @@ from typing import Any
 from whorl.config.layers import dump_toml
 from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
-from whorl.errors import CheckpointError, WhorlError
+from whorl.errors import CheckpointError, WhorlError, last_line
 from whorl.job import Job
 from whorl.journal import Journal
 from whorl.policy import TrainedPolicy, newest_policy
@@ -197,9 +197,14 @@ class Session:
         """End every process and write the result. Finishing twice gives the first result again."""
         if self._result is None:
             try:
-                text = None if error is None else one_line(str(error) or repr(error), 500)
+                text = None if error is None else one_line(_said_by(error), 500)
                 self._result = self.journal.finish(status, self.finished, self.cluster, text)
             finally:
                 self.cluster.close()
                 self._lock.close()
         return self._result
+
+
+def _said_by(error: BaseException) -> str:
+    """Our own errors say what to do; of any other it matters where it came from."""
+    return str(error) if isinstance(error, WhorlError) and str(error) else last_line(error)

@@ -27,6 +27,11 @@ BAD_INPUT = [
     ((*TRAIN, "--actors", "2.5"), "expected an integer"),
     ((*TRAIN, "--steps", "nan"), "--steps: expected an integer"),
     ((*TRAIN, "--stop-return", "nan"), "--stop-return: expected a finite number"),
+    (
+        (*TRAIN, "--set", "zzz=9.8"),
+        "--set zzz: there is no such setting; docs/reference/settings.md lists them all "
+        "(a keyword argument of the environment is env.kwargs.zzz)",
+    ),
     ((*TRAIN, "--workflow", "snyc"), "there is no workflow 'snyc'; did you mean sync?"),
     ((*TRAIN, "--engine", "mpi"), "there is no engine 'mpi'; there are inline, local"),
     ((*TRAIN, "--set", "agent.learning_rate=nan"), "--set agent.learning_rate: expected a finite number; got nan"),

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from whorl import __version__
-from whorl.errors import EXIT_DONE, EXIT_FAILED, BadInputError, WhorlError
+from whorl.errors import EXIT_DONE, EXIT_FAILED, BadInputError, WhorlError, last_line
 
 EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 1000
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         if isinstance(error, WhorlError):
             return _complain(f"error: {error}", error.exit_code)
-        return _complain(f"error: unexpected {type(error).__name__}: {error}; run again with --debug", EXIT_FAILED)
+        return _complain(f"error: unexpected {last_line(error)}; run again with --debug", EXIT_FAILED)
 
 
 def _find_modules_here() -> None:

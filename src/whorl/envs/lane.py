@@ -16,12 +16,11 @@ from whorl.envs.containment import (
     close_quietly,
     current_directory,
     is_users_interrupt,
-    last_line,
 )
 from whorl.envs.door import ObservationDoor, RefusedValue, action_door, check_flag, check_reward, refuse
 from whorl.envs.registry import Env, make_env
 from whorl.envs.spaces import action_spec
-from whorl.errors import BadInputError, EnvironmentFault
+from whorl.errors import BadInputError, EnvironmentFault, last_line
 from whorl.ops.keys import reset_seed
 from whorl.types import Array, EnvSpec
 
