@@ -66,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         if isinstance(error, WhorlError):
             return _complain(f"error: {error}", error.exit_code)
+        if isinstance(error, MemoryError):
+            return _complain(f"error: out of memory: {error or 'nothing is left'}", EXIT_FAILED)
         return _complain(f"error: unexpected {type(error).__name__}: {error}; run again with --debug", EXIT_FAILED)
 
 

@@ -122,7 +122,9 @@ def _measure(config: EnvConfig, spec: EnvSpec) -> tuple[float, float]:
 
 def check_reward_is_finite(lane: Lane, reward: float) -> None:
     """The row's check for one reward."""
-    if not np.isfinite(reward):
+    with np.errstate(over="ignore"):
+        is_finite = bool(np.isfinite(np.float32(reward)))
+    if not is_finite:
         raise lane.refusal(refuse("reward", "a finite float32", str(reward)))
 
 

@@ -38,6 +38,7 @@ def file_safe(name: str) -> str:
     return safe or "unnamed"
 
 
-def os_reason(error: OSError) -> str:
-    """The operating system's reason in its own words: ``No space left on device``."""
-    return error.strerror or str(error)
+def os_reason(error: OSError | ValueError) -> str:
+    """The operating system's reason in its own words: ``No space left on device``. (A path with a null byte does not
+    even reach it: Python raises ValueError.)"""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from whorl.config.schema import Resources
 from whorl.errors import ConfigError
 
+MOST_ACTORS = 2**16
+MOST_LANES = 2**20
+"""More than any machine runs; without a bound a slip of the keyboard would eat the memory before it is refused."""
+
 
 @dataclass(frozen=True)
 class LaneMap:
@@ -25,6 +29,9 @@ class LaneMap:
         """Refuses numbers that do not divide, and names the nearest that do."""
         shards = resources.shards or resources.learners
         lanes = resources.actors * resources.envs_per_actor
+        for what, count, most in (("actors", resources.actors, MOST_ACTORS), ("environments", lanes, MOST_LANES)):
+            if count > most:
+                raise ConfigError(f"{count} {what} are more than any machine runs: use at most {most}")
         if resources.actors % resources.learners:
             raise ConfigError(
                 f"{resources.actors} actors cannot be shared out evenly over {resources.learners} learners: "
