@@ -21,6 +21,7 @@ from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.result import Result, Status
 from whorl.runs.status import one_line
+from whorl.signals import HeldInterrupt
 from whorl.types import Array
 from whorl.workflows.registry import get_workflow
 
@@ -123,17 +124,19 @@ class Session:
             self.cluster.send(FIRST_LEARNER, "limit", {"updates": updates})
 
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Supervise until the condition holds or the run has finished."""
+        """Supervise until the condition holds or the run has finished. The user's Ctrl-C comes out when the run can go
+        on or be saved afterwards."""
+        with HeldInterrupt() as interrupt:
 
-        def enough() -> bool:
-            self.journal.show(self.cluster)
-            return until() or self.finished is not None
+            def enough() -> bool:
+                self.journal.show(self.cluster)
+                return until() or self.finished is not None or interrupt.came
 
-        try:
-            self.cluster.run(enough, timeout_s)
-        except BaseException as error:
-            self.failure = error
-            raise
+            try:
+                self.cluster.run(enough, timeout_s)
+            except BaseException as error:
+                self.failure = error
+                raise
 
     def _ask(self, kind: str) -> None:
         """Send a wish; the first learner decides for all, but none is to wait for slow trajectories meanwhile."""

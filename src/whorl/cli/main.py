@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = _dispatch(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None and not sys.stdout.closed:  # an environment may have closed it
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # The reader has gone; without this Python would complain again when it flushes at exit.

@@ -263,4 +263,7 @@ def action_door(space: Space) -> Callable[[Array], Sequence[Any]]:
     def arrays(actions: Array) -> Sequence[Any]:
         return list(actions.astype(dtype) if offset is None else (actions + offset).astype(dtype))
 
-    return arrays
+    def scalars(actions: Array) -> Sequence[Any]:
+        return [np.array(number, dtype) for number in actions]
+
+    return arrays if space.shape else scalars
