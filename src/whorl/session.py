@@ -19,6 +19,7 @@ from whorl.journal import Journal
 from whorl.policy import TrainedPolicy, newest_policy
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
+from whorl.runs.files import shown
 from whorl.runs.result import Result, Status
 from whorl.runs.status import one_line
 from whorl.signals import HeldInterrupt
@@ -43,7 +44,8 @@ class Session:
     """Holds the run directory's lock, the cluster and the journal. ``close`` ends every process, always."""
 
     def __init__(self, job: Job, directory: RunDirectory, console: Console, *, write_config: bool) -> None:
-        self.directory = directory
+        # Absolute: an environment in this process may change the working directory.
+        self.directory = directory = RunDirectory(directory.path.absolute())
         self.finished: Mapping[str, Any] | None = None
         self.failure: BaseException | None = None
         """What ended the cluster for good: nothing can be asked of it any more."""
@@ -174,7 +176,7 @@ class Session:
     def check_saved(self) -> None:
         """A run whose last checkpoint was not saved has failed, however far it came."""
         if self.finished is not None and self.finished["save_error"]:
-            path = self.directory.path
+            path = shown(self.directory.path)
             raise CheckpointError(f"{self.finished['save_error']}; mend that, then `whorl resume {path}` goes on")
 
     def policy(self) -> TrainedPolicy:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
+from gymnasium import spaces
 
 import whorl
 from whorl.errors import BadInputError
@@ -38,25 +41,29 @@ def test_a_closed_trainer_is_done_only_when_the_run_is(tmp_path: Path) -> None:
     assert not trainer.done
 
 
-def _interrupt_during(action: Any, delay_s: float = 0.5) -> None:
-    timer = threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            action()
-    finally:
-        timer.join()
+def _interrupt_a_long_step(trainer: whorl.Trainer) -> None:
+    """Ctrl-C, two updates into a step of a million."""
+    goal = trainer.updates + 2
+
+    def strike() -> None:
+        while trainer.updates < goal:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.step(10**6)
+    thread.join()
 
 
 @pytest.mark.parametrize("engine", ["inline", "local"])
 def test_ctrl_c_in_a_step_loses_nothing(tmp_path: Path, engine: str) -> None:
     with whorl.Trainer("ppo", "CartPole-v1", run_dir=tmp_path / "run", engine=engine, **SMALL) as trainer:
-        trainer.step()
-        _interrupt_during(lambda: trainer.step(10**6))
+        _interrupt_a_long_step(trainer)
         reached = trainer.updates
-        assert reached > 1
         assert trainer.step()["update"] > reached  # the user may go on
-        _interrupt_during(lambda: trainer.step(10**6))
+        _interrupt_a_long_step(trainer)
         reached = trainer.updates
     checkpoint = load_latest(tmp_path / "run/checkpoints")
     assert checkpoint is not None
@@ -64,14 +71,41 @@ def test_ctrl_c_in_a_step_loses_nothing(tmp_path: Path, engine: str) -> None:
     assert whorl.load(tmp_path / "run").status == "stopped"
 
 
-def test_a_second_ctrl_c_comes_at_once() -> None:
-    after = []
-    with pytest.raises(KeyboardInterrupt), HeldInterrupt() as interrupt:
+def _interrupted_twice(seen: list[bool]) -> None:
+    with HeldInterrupt() as interrupt:
         os.kill(os.getpid(), signal.SIGINT)
-        assert interrupt.came
         with HeldInterrupt() as inner:
-            assert not inner.came
+            seen += [interrupt.came, inner.came]
         os.kill(os.getpid(), signal.SIGINT)
-        after.append("not reached")
-    assert not after
+        seen.append(True)
+
+
+def test_a_second_ctrl_c_comes_at_once() -> None:
+    seen: list[bool] = []
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted_twice(seen)
+    assert seen == [True, False]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Wanderer(gymnasium.Env[int, int]):
+    """Changes the working directory at every step, and its episodes are long."""
+
+    observation_space = spaces.Discrete(2)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        return 0, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        os.chdir("/")
+        return 1, 1.0, False, False, {}
+
+
+def test_an_environment_that_changes_the_directory_does_not_move_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = whorl.train("ppo", f"{__name__}:Wanderer", run_dir="run", engine="inline", **{**SMALL, "steps": 100})
+    assert run.path == tmp_path / "run"
+    assert load_latest(tmp_path / "run/checkpoints") is not None
