@@ -225,7 +225,11 @@ class Trainer:
         goal = self.updates + updates
         session = self._open_session()
         session.allow(goal)
-        session.run(lambda: self.updates >= goal)
+        try:
+            session.run(lambda: self.updates >= goal)
+        except KeyboardInterrupt:
+            session.allow(self.updates)
+            raise
         return session.journal.last
 
     def save(self) -> Path:
