@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from whorl.config.schema import EnvConfig
 from whorl.envs import containment
-from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
+from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory, last_line
 from whorl.envs.deadline import StepDeadline
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS
 from whorl.envs.lanes import ScalarLanes
@@ -287,3 +287,23 @@ def test_the_probe_refuses_a_reward_that_float32_cannot_hold() -> None:
     lane, _ = probe_lane(config, spec_of(config))
     with pytest.raises(EnvironmentFault, match="a finite float32"):
         check_reward_is_finite(lane, 1e300)
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (_Mute(), "_Mute: (its message cannot be read: RuntimeError)"),
+        (ValueError("name \udcff.csv"), "ValueError: name ?.csv"),
+        (ValueError("x\n" * 10**6), "ValueError: " + " ".join("x" * 150)),
+    ],
+)
+def test_any_exception_becomes_one_line_that_can_be_written(error: Exception, line: str) -> None:
+    found = last_line(error)
+    assert found.startswith(line)
+    assert len(found) < 350
+    found.encode()
