@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from whorl.engines.contract import Cluster, RoleId
@@ -13,7 +14,7 @@ from whorl.errors import WhorlError
 from whorl.job import Job
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
-from whorl.runs.files import os_reason
+from whorl.runs.files import os_reason, shown
 from whorl.runs.metrics import MetricsSink, MetricsWriter, read_metrics
 from whorl.runs.result import Result, Staleness, Status, Transitions
 from whorl.runs.status import RunStatus
@@ -200,7 +201,7 @@ class Journal:
         if status == "completed" and result.env_steps == self._env_steps_at_start:
             self.warn("nothing was left to do: the run had reached its env steps or its return before")
         if cluster is not None:
-            self._console.finish(self.status(cluster), result, self.directory.path)
+            self._console.finish(self.status(cluster), result, Path(shown(self.directory.path)))
         self._console.close()
         return result
 

@@ -87,6 +87,8 @@ def _last_env_id(given: Iterable[Given]) -> str | None:
 
 def _refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
     names = list(known)
+    if not isinstance(name, str):
+        raise ConfigError(f"{what}: expected text such as {names[0]!r}; got {name!r}")
     if name not in names and ":" not in name:  # module:NAME says itself what is wrong with it
         end = did_you_mean(nearest(name, names)) or f"; there are {', '.join(sorted(names))}"
         raise ConfigError(f"there is no {what} {name!r}{end}")

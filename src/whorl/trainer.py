@@ -15,9 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from whorl.config.bounds import AtLeast
+from whorl.config.kinds import Kind
 from whorl.config.layers import difference, from_plain
 from whorl.config.schema import Config, Resources
 from whorl.config.toml import load_toml
+from whorl.config.values import check
 from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, ConfigError, WhorlError
 from whorl.evaluate import Evaluation, evaluate
 from whorl.policy import TrainedPolicy, newest_policy
@@ -27,7 +30,7 @@ from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.run import Run
 from whorl.session import UNLIMITED, Session, plan_of
-from whorl.signals import StopSignals
+from whorl.signals import HeldInterrupt, StopSignals
 
 
 def train(agent: str, env: str, *, run_dir: str | Path | None = None, quiet: bool = True, **settings: Any) -> Run:
@@ -213,14 +216,20 @@ class Trainer:
     @property
     def done(self) -> bool:
         """The run has reached its steps or its return."""
-        return self._session.finished is not None
+        return self._session.finished is not None and bool(self._session.finished["complete"])
 
     def step(self, updates: int = 1) -> dict[str, Any]:
-        """Collect and learn; returns the last update's metrics."""
+        """Collect and learn; returns the last update's metrics. Ctrl-C is raised where the run can go on or be saved
+        (``close`` does); a second one at once."""
+        updates = check(Kind("integer", bounds=(AtLeast(1),)), updates, "updates")
         goal = self.updates + updates
         session = self._open_session()
         session.allow(goal)
-        session.run(lambda: self.updates >= goal)
+        try:
+            session.run(lambda: self.updates >= goal)
+        except KeyboardInterrupt:
+            session.allow(self.updates)
+            raise
         return session.journal.last
 
     def save(self) -> Path:
@@ -241,7 +250,11 @@ class Trainer:
         return self._session
 
     def close(self) -> None:
-        """Save, end every process and write the result. Closing twice is fine."""
+        """Save, end every process and write the result. Closing twice is fine. Ctrl-C waits until that is done."""
+        with HeldInterrupt():
+            self._close()
+
+    def _close(self) -> None:
         if self._session.closed:
             return
         if self._session.failure is not None:  # it was raised already, and there is nobody left to save anything

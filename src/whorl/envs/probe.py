@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from whorl.config.schema import EnvConfig
-from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
+from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory, last_line
 from whorl.envs.door import refuse
 from whorl.envs.lane import Lane, StepRaised
 from whorl.envs.registry import Env, make_env
@@ -66,15 +66,23 @@ def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = Non
 
 def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:
     """The spec by the environment's spaces alone: restored by replay, without a vector form."""
+    observation_space, action_space = _spaces_of(config, env)
     own_limit = env.spec.max_episode_steps if env.spec is not None else None
     return EnvSpec(
         env_id=config.id,
-        observation=observation_leaves(env.observation_space, config.id),
-        action=action_spec(env.action_space, config.id),
+        observation=observation_leaves(observation_space, config.id),
+        action=action_spec(action_space, config.id),
         restore="none" if config.restore == "none" else "replay",
         vector_form=False,
         max_episode_steps=min(config.max_episode_steps, own_limit or config.max_episode_steps),
     )
+
+
+def _spaces_of(config: EnvConfig, env: Env) -> tuple[Any, Any]:
+    try:
+        return env.observation_space, env.action_space
+    except Exception as error:
+        raise BadInputError(f"{config.id}: its spaces cannot be read: {last_line(error)}") from error
 
 
 def probe_lane(config: EnvConfig, spec: EnvSpec, lane: int = 0) -> tuple[Lane, list[Array]]:
@@ -124,7 +132,9 @@ def _measure(config: EnvConfig, spec: EnvSpec) -> tuple[float, float]:
 
 def check_reward_is_finite(lane: Lane, reward: float) -> None:
     """The row's check for one reward."""
-    if not np.isfinite(reward):
+    with np.errstate(over="ignore"):
+        is_finite = bool(np.isfinite(np.float32(reward)))
+    if not is_finite:
         raise lane.refusal(refuse("reward", "a finite float32", str(reward)))
 
 

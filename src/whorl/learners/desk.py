@@ -49,6 +49,7 @@ class Desk:
         self._saved_at = time.monotonic()
         self._reported_env_steps = 0
         self._updates_here = 0
+        self._unreported = 0
 
     def open(self) -> Generator[Wait, None, None]:
         """Go on from the newest checkpoint, where there is one."""
@@ -104,6 +105,8 @@ class Desk:
     def _await_leave(self) -> Generator[Wait, None, None]:
         """The first learner waits here while the driver lets the run go no further; a wish to save interrupts it."""
         while self._is_first and not (self._may_go_on or self._inbox.stop or self._inbox.save):
+            if self._unreported:  # the driver has lowered the limit meanwhile, and waits for this line
+                self._send_report()
             yield Wait((self._role.line.readable,), "the driver's leave to go on")
             self._read_inbox()
 
@@ -168,10 +171,15 @@ class Desk:
     def report(self) -> None:
         """A line of metrics, if it is time for one, and what became of background saves."""
         self._updates_here += 1
+        self._unreported += 1
         if self._is_first and self._report_is_due:
-            self._reported_env_steps = self._learner.env_steps
-            self._role.line.send("metrics", {**self._learner.record(), "time": time.monotonic()})
-            self._saving.report()
+            self._send_report()
+
+    def _send_report(self) -> None:
+        self._unreported = 0
+        self._reported_env_steps = self._learner.env_steps
+        self._role.line.send("metrics", {**self._learner.record(), "time": time.monotonic()})
+        self._saving.report()
 
     @property
     def _report_is_due(self) -> bool:

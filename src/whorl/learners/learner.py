@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from whorl.agents.contract import LearnerSettings, Progress
+from whorl.config.layers import to_plain
 from whorl.engines.contract import Clock, Group, Wait
 from whorl.job import Job
+from whorl.learners.changes import changes_that_matter
 from whorl.learners.ledger import Ledger, cut_saved, join_saved
 from whorl.runs.metrics import EpisodeWindow, MetricMeans
 from whorl.trajectory.layout import cut_lanes, join_lanes
@@ -252,11 +254,14 @@ class Learner:
             "episodes": self.window.episodes,
             "faults": self.faults,
             "exact": self.exact,
+            "config": to_plain(self.job.config),
         }
         return arrays, counts
 
-    def load(self, arrays: Mapping[str, Arrays], counts: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, whatever the number of actors it was written with."""
+    def load(self, arrays: Mapping[str, Arrays], counts: Mapping[str, Any]) -> list[str]:
+        """Go on from a checkpoint, whatever the number of actors it was written with. Returns what the user should be
+        told of settings that have changed meanwhile and that results depend on: the run is then no longer exact."""
+        changes = changes_that_matter(counts.get("config", {}), to_plain(self.job.config))
         self.learning.load(leaves_of(arrays["learner"], "agent/"))
         self.window.load(leaves_of(arrays["learner"], "window/"))
         self.previous_weights = arrays["learner"]["previous_weights"].copy()
@@ -266,4 +271,5 @@ class Learner:
         self.env_steps = int(counts["env_steps"])
         self.dropped = int(counts["dropped"])
         self.faults = int(counts["faults"])
-        self.exact = bool(counts["exact"])
+        self.exact = bool(counts["exact"]) and not changes
+        return [f"resumed with another {change}: the run is no longer exact" for change in changes]

@@ -83,7 +83,7 @@ class PlainConsole:
 def make_console(quiet: bool = False, stream: TextIO | None = None) -> Console:
     """The console that fits: rich is imported only where there is a terminal to draw on."""
     stream = sys.stdout if stream is None else stream
-    if quiet:
+    if quiet or stream is None or stream.closed:  # none: started with its output closed
         return QuietConsole()
     if stream.isatty():
         from whorl.runs.panel import LiveConsole

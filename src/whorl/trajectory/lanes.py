@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from whorl.config.schema import Resources
 from whorl.errors import ConfigError
 
+MOST_ACTORS = 2**16
+MOST_LANES = 2**20
+"""More than any machine runs; without a bound a slip of the keyboard would eat the memory before it is refused."""
+
 
 @dataclass(frozen=True)
 class LaneMap:
@@ -29,6 +33,9 @@ class LaneMap:
         shards = resources.shards or resources.learners
         trajectories = trajectories or resources.actors
         lanes = trajectories * resources.envs_per_actor
+        for what, count, most in (("actors", resources.actors, MOST_ACTORS), ("environments", lanes, MOST_LANES)):
+            if count > most:
+                raise ConfigError(f"{count} {what} are more than any machine runs: use at most {most}")
         if resources.actors % resources.learners:
             raise ConfigError(
                 f"{resources.actors} actors cannot be shared out evenly over {resources.learners} learners: "
