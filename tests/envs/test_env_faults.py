@@ -14,7 +14,8 @@ from gymnasium import spaces
 
 from whorl.config.schema import EnvConfig
 from whorl.envs import containment
-from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory, last_line
+from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
+from whorl.errors import last_line
 from whorl.envs.deadline import StepDeadline
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS
 from whorl.envs.lanes import ScalarLanes

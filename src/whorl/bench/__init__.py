@@ -21,10 +21,12 @@ from whorl.errors import BadInputError
 
 BENCHMARKS = {
     "cnn": ("whorl.bench.cnn:run", "The learner's step on images, beside plain eager PyTorch"),
+    "ddpg": ("whorl.bench.continuous_pendulum:run_ddpg", "DDPG on Pendulum-v1 against Stable-Baselines3: steps/s"),
     "dqn": ("whorl.bench.dqn_cartpole:run", "DQN on CartPole-v1 against Stable-Baselines3: steps/s"),
     "footprint": ("whorl.bench.footprint:run", "Start-up time, memory of an actor, CPU share of idle environments"),
     "handoff": ("whorl.bench.handoff:run", "A trajectory handed over in shared memory, beside copying it twice"),
     "ppo": ("whorl.bench.ppo_cartpole:run", "PPO on CartPole-v1 against Stable-Baselines3: steps/s, seconds to 475"),
+    "td3": ("whorl.bench.continuous_pendulum:run_td3", "TD3 on Pendulum-v1 against Stable-Baselines3: steps/s"),
 }
 """Name to ``module:function`` and a summary. The function takes (repeats, directory) and returns a ``Report``."""
 

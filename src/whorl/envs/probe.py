@@ -16,12 +16,12 @@ from typing import Any, Literal
 import numpy as np
 
 from whorl.config.schema import EnvConfig
-from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory, last_line
+from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
 from whorl.envs.door import refuse
 from whorl.envs.lane import Lane, StepRaised
 from whorl.envs.registry import Env, make_env
 from whorl.envs.spaces import action_spec, observation_leaves, random_actions
-from whorl.errors import BadInputError, EnvironmentFault
+from whorl.errors import last_line, BadInputError, EnvironmentFault
 from whorl.ops.keys import key
 from whorl.types import Array, EnvSpec
 
