@@ -128,28 +128,35 @@ class RowRing:
 
     def take(self, indices: Array) -> Transitions:
         """The transitions that begin at these indices."""
-        flat, lanes, capacity = self._flat, self.lanes, self.capacity
-        reward = np.zeros(len(indices), np.float32)
-        going_on = np.ones(len(indices), np.bool_)
-        terminated = np.zeros(len(indices), np.bool_)
-        length = np.zeros(len(indices), np.int64)
-        at = indices
-        for step in range(self.n_step):
-            reward += np.where(going_on, self._powers[step] * flat["reward"][at], np.float32(0))
-            length += going_on
-            terminated |= going_on & flat["terminated"][at]
-            going_on = going_on & ~(flat["terminated"][at] | flat["truncated"][at])
-            at = (at + lanes) % capacity
-            going_on &= flat["valid"][at]  # a fault: its row only bootstraps
-        last = (indices + length * lanes) % capacity
+        flat = self._flat
+        reward, terminated = flat["reward"].take(indices), flat["terminated"].take(indices)
+        last = self._later(indices)
+        discount = np.full(len(indices), self._powers[1])
+        if self.n_step > 1:
+            going_on = ~terminated & ~flat["truncated"].take(indices)
+            for power in range(1, self.n_step):
+                going_on &= flat["valid"].take(last)  # a fault: its row only bootstraps
+                ended = flat["terminated"].take(last)
+                reward += np.where(going_on, self._powers[power] * flat["reward"].take(last), np.float32(0))
+                discount[going_on] = self._powers[power + 1]
+                terminated |= going_on & ended
+                at, last = last, np.where(going_on, self._later(last), last)
+                going_on &= ~(ended | flat["truncated"].take(at))
+        discount[terminated] = 0
         return Transitions(
-            observation={name: leaf[indices] for name, leaf in self._observation.items()},
-            action=flat["action"][indices],
+            observation={name: leaf.take(indices, 0) for name, leaf in self._observation.items()},
+            action=flat["action"].take(indices, 0),
             reward=reward,
-            next_observation={name: leaf[last] for name, leaf in self._observation.items()},
-            discount=np.where(terminated, np.float32(0), self._powers[length]),
-            fields={name: flat[name][indices] for name in self._extra},
+            next_observation={name: leaf.take(last, 0) for name, leaf in self._observation.items()},
+            discount=discount,
+            fields={name: flat[name].take(indices, 0) for name in self._extra},
         )
+
+    def _later(self, indices: Array) -> NDArray[np.int64]:
+        """One row later in the same lanes."""
+        later = indices + self.lanes
+        later[later >= self.capacity] -= self.capacity
+        return later
 
     def generations(self, indices: Array) -> NDArray[np.int64]:
         """How often each place has been filled."""
