@@ -15,12 +15,11 @@ from gymnasium import spaces
 from whorl.config.schema import EnvConfig
 from whorl.envs import containment
 from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
-from whorl.errors import last_line
 from whorl.envs.deadline import StepDeadline
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS
 from whorl.envs.lanes import ScalarLanes
 from whorl.envs.probe import check_reward_is_finite, probe_env, probe_lane
-from whorl.errors import EnvironmentFault
+from whorl.errors import EnvironmentFault, last_line
 
 
 def lanes_of(env_id: str, count: int = 2, **kwargs: object) -> ScalarLanes:

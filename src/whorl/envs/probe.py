@@ -21,7 +21,7 @@ from whorl.envs.door import refuse
 from whorl.envs.lane import Lane, StepRaised
 from whorl.envs.registry import Env, make_env
 from whorl.envs.spaces import action_spec, observation_leaves, random_actions
-from whorl.errors import last_line, BadInputError, EnvironmentFault
+from whorl.errors import BadInputError, EnvironmentFault, last_line
 from whorl.ops.keys import key
 from whorl.types import Array, EnvSpec
 
