@@ -19,7 +19,8 @@ from whorl.envs.library import slow
 from whorl.envs.registry import make_env
 
 WELL_BEHAVED = [
-    "Slow", "Identity", "IdentityBox", "Chain", "DelayedReward", "Recall", "Dict", "Image", "Endless", "Empty", "Crash",
+    "Slow", "Identity", "IdentityBox", "Chain", "Reach", "DelayedReward", "Recall", "Dict", "Image", "Endless", "Empty",
+    "Crash",
 ]  # fmt: skip
 
 
@@ -34,7 +35,7 @@ def test_gymnasium_finds_no_fault(name: str) -> None:
 
 def test_the_catalogue_has_a_line_for_each() -> None:
     entries = library.catalogue()
-    assert len(entries) == 16
+    assert len(entries) == 17
     assert all(env_id.startswith("whorl/") and 20 < len(summary) < 120 for env_id, summary in entries)
 
 
@@ -58,6 +59,8 @@ def test_identity_chain_and_delayed_reward_pay_exactly() -> None:
     assert play(make_env("whorl/IdentityBox-v0"), lambda o, m: -o) < -1.0
     assert play(make_env("whorl/Chain-v0", {"n": 6}), lambda o, m: 1) == 1.0
     assert play(make_env("whorl/Chain-v0"), lambda o, m: 0) == 0.0
+    assert play(make_env("whorl/Reach-v0", {"n": 6}), lambda o, m: np.ones(1, np.float32)) == 1.0
+    assert play(make_env("whorl/Reach-v0"), lambda o, m: -np.ones(1, np.float32)) == 0.0
     assert play(make_env("whorl/DelayedReward-v0"), lambda o, m: int(o[0] == 0)) == 1.0
     assert play(make_env("whorl/DelayedReward-v0"), lambda o, m: int(o[0] > 0)) == 0.0
     assert play(make_env("whorl/Dict-v0"), lambda o, m: o["pair"][1]) == 10.0
@@ -260,3 +263,17 @@ def test_a_forked_child_ends_with_its_parent() -> None:
     while Path(f"/proc/{child}").exists() and time.monotonic() < stop_s:
         time.sleep(0.02)
     assert not Path(f"/proc/{child}").exists()
+
+
+def test_reach_takes_as_many_largest_moves_as_its_distance_and_no_larger_ones() -> None:
+    env = make_env("whorl/Reach-v0", {"n": 4})
+    env.reset(seed=0)
+    seen = [env.step(np.array([move], np.float32)) for move in (-1.0, 5.0, 0.5, 1.0, 1.0, 0.5)]
+    assert [float(observation[0]) for observation, *_ in seen] == [0, 0.25, 0.375, 0.625, 0.875, 1]
+    assert [(reward, terminated, truncated) for _, reward, terminated, truncated, _ in seen[-2:]] == [
+        (0.0, False, False),
+        (1.0, True, False),
+    ]
+    env.reset(seed=0)
+    ends = [env.step(np.zeros(1, np.float32))[2:4] for _ in range(16)]
+    assert ends == [(False, False)] * 15 + [(False, True)]

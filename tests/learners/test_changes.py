@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import whorl
-from whorl.errors import ConfigError
+from whorl.errors import CheckpointError, ConfigError
 
 
 def _edited(run_dir: Path, old: str, new: str) -> Path:
@@ -35,3 +36,17 @@ def test_another_number_of_environments_is_refused(tmp_path: Path) -> None:
     run_dir = _edited(tmp_path / "run", "envs_per_actor = 2", "envs_per_actor = 1")
     with pytest.raises(ConfigError, match="the run has 2 environments and cannot go on with 1"):
         whorl.Trainer.resume(run_dir, steps=100)
+
+
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(tmp_path: Path) -> None:
+    run_dir = _edited(tmp_path / "run", "", "")
+    metrics = (run_dir / "metrics.jsonl").read_bytes()
+    shutil.rmtree(run_dir / "checkpoints")
+    with pytest.raises(CheckpointError, match="tells of 3 updates, and its checkpoints are gone"):
+        whorl.Trainer.resume(run_dir, steps=100)
+    assert (run_dir / "metrics.jsonl").read_bytes() == metrics
+    (run_dir / "result.json").unlink()  # as after a kill before the first checkpoint
+    with whorl.Trainer.resume(run_dir, steps=100) as trainer:
+        assert trainer.updates == 0
+        trainer.step()
+    assert len(list((run_dir / "checkpoints").iterdir())) == 1

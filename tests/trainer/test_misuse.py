@@ -16,7 +16,7 @@ from gymnasium import spaces
 import whorl
 from whorl.errors import BadInputError
 from whorl.runs.checkpoint import load_latest
-from whorl.signals import HeldInterrupt
+from whorl.signals import HeldInterrupt, StopSignals
 
 SMALL: dict[str, Any] = {"steps": 100_000, "envs_per_actor": 2, "set": {"agent.rows": 16}}
 
@@ -109,3 +109,15 @@ def test_an_environment_that_changes_the_directory_does_not_move_the_run(
     run = whorl.train("ppo", f"{__name__}:Wanderer", run_dir="run", engine="inline", **{**SMALL, "steps": 100})
     assert run.path == tmp_path / "run"
     assert load_latest(tmp_path / "run/checkpoints") is not None
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_closed_terminal_is_a_wish_to_stop_but_not_under_nohup(ignored: bool) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        with StopSignals() as signals:
+            signals.hold()
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.received == (None if ignored else "SIGHUP")
+    finally:
+        signal.signal(signal.SIGHUP, before)

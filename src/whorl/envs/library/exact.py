@@ -125,6 +125,37 @@ class Chain(gymnasium.Env[Any, Any]):
         return self._place, float(arrived), arrived, not arrived and self._steps >= 4 * self._n, {}
 
 
+class Reach(gymnasium.Env[Any, Any]):
+    """A point on a line that must be moved to a far end: reward 1 there, which ends the episode, and 0 on the way.
+
+    It starts at a wall and moves by the action. Episodes are truncated after 4 n env steps, so that wandering about
+    seldom arrives.
+
+    n:  the distance of the end from the wall, in largest moves
+    """
+
+    def __init__(self, n: int = 5) -> None:
+        self.observation_space = spaces.Box(0, 1, (1,), np.float32)
+        self.action_space = spaces.Box(-1, 1, (1,), np.float32)
+        self._n, self._place, self._steps = n, 0.0, 0
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
+        """Back to the wall."""
+        super().reset(seed=seed, options=options)
+        self._place, self._steps = 0.0, 0
+        return self._shown(), {}
+
+    def step(self, action: Any) -> StepResult:
+        """Move by at most 1."""
+        self._steps += 1
+        self._place = min(max(self._place + float(np.clip(action[0], -1, 1)), 0.0), float(self._n))
+        arrived = self._place >= self._n
+        return self._shown(), float(arrived), arrived, not arrived and self._steps >= 4 * self._n, {}
+
+    def _shown(self) -> Array:
+        return np.array([self._place / self._n], np.float32)
+
+
 class DelayedReward(gymnasium.Env[Any, Any]):
     """Only the first action counts, and its reward comes at the end: 1 for action 1, else 0.
 
