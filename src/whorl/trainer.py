@@ -123,16 +123,18 @@ def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -
     engine = given.pop("engine", stored.engine.name)
     return replace(
         stored,
-        resources=_shared_out(stored.resources, given),
+        resources=_shared_out(stored.resources, given, get_workflow(stored.workflow.name).learners_act),
         run=run if steps is None else replace(run, steps=steps),
         engine=replace(stored.engine, name=engine),
     )
 
 
-def _shared_out(stored: Resources, given: dict[str, Any]) -> Resources:
+def _shared_out(stored: Resources, given: dict[str, Any], learners_act: bool) -> Resources:
     """As many environments and shards as before (results depend on both) over other numbers of actors and learners.
     Of actors and envs_per_actor one is enough."""
     lanes = stored.actors * stored.envs_per_actor
+    if learners_act and "learners" in given:
+        given = {"actors": given["learners"], **given}
     if "actors" in given:
         given = {"envs_per_actor": lanes // given["actors"], **given}
     elif "envs_per_actor" in given:

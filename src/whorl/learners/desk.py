@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from enum import IntFlag
 from typing import Any
 
-from whorl.engines.contract import Group, Role, RoleId, Wait
+from whorl.engines.contract import Group, Role, Wait
 from whorl.errors import CheckpointError
 from whorl.learners.inbox import Inbox
 from whorl.learners.intake import Intake
 from whorl.learners.learner import Batch, Learner
-from whorl.learners.ledger import Ledger
-from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.learners.saving import Saving
 
 REPORT_EVERY_ENV_STEPS = 32
@@ -44,7 +43,6 @@ class Desk:
         self._group = group
         self._intake = intake
         self._inbox = Inbox()
-        self._quarantine = Quarantine()
         self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
         self._reported_env_steps = 0
@@ -72,11 +70,7 @@ class Desk:
     def start_actors(self) -> None:
         """Tell every actor where its lanes stand."""
         for actor, ledger in self._learner.ledgers.items():
-            self._start(actor, ledger)
-
-    def _start(self, actor: int, ledger: Ledger) -> None:
-        order = {**ledger.order(), "order": self._intake.start(actor)}
-        self._role.line.send("start", order, to=RoleId("actor", actor))
+            self._intake.start(actor, ledger)
 
     def gather(self) -> Generator[Wait, None, Batch | None]:
         """The trajectories to learn from next, or None when the run is to stop here. Saves when it is time."""
@@ -88,7 +82,7 @@ class Desk:
             # Whoever leaves early because of a stop finds here that the first learner has heard of it too: it is told
             # before the others. Without this it might say go on, and all would wait for slow trajectories.
             yield from self._group.barrier()
-            self._read_inbox()
+            self.read_inbox()
             yield from self._await_leave()
             command = Command((yield from self._group.broadcast(self._command())))
             asked_for, self._inbox.save = self._inbox.save, False
@@ -108,7 +102,7 @@ class Desk:
             if self._unreported:  # the driver has lowered the limit meanwhile, and waits for this line
                 self._send_report()
             yield Wait((self._role.line.readable,), "the driver's leave to go on")
-            self._read_inbox()
+            self.read_inbox()
 
     @property
     def _may_go_on(self) -> bool:
@@ -116,57 +110,25 @@ class Desk:
 
     def _collect(self, leave_on_wish: bool) -> Generator[Wait, None, None]:
         while True:
-            self._read_inbox()
+            self.read_inbox()
             if self._intake.claim() or (leave_on_wish and (self._inbox.stop or self._inbox.save)):
                 return
-            awaited = self._intake.awaited
-            yield Wait(
-                (*self._intake.endpoints, self._role.line.readable),
-                "the trajectories of " + ", ".join(f"actor-{actor}" for actor in awaited[:8]),
-                peers=tuple(RoleId("actor", actor) for actor in awaited),
-            )
+            wait = self._intake.wait
+            yield replace(wait, endpoints=(*wait.endpoints, self._role.line.readable))
 
-    def _read_inbox(self) -> None:
+    def read_inbox(self) -> None:
+        """Hear what has been asked for, and answer what cannot wait."""
         self._inbox.read(self._role.line)
         for message in self._inbox.lost:
-            self._replace(message.body["index"], message.body)
+            self._intake.lost(message.body)
         self._inbox.lost.clear()
         if self._inbox.wants_weights:
             self._role.line.send("weights", {"buffer": self._learner.learning.weights().copy()})
             self._inbox.wants_weights = False
 
-    def _replace(self, actor: int, body: dict[str, Any]) -> None:
-        """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
-        arrived = self._intake.arrived(actor)
-        lost = int(body["counted"]) - self._intake.handed_over(actor, int(body["incarnation"]) - 1)
-        self._role.line.send("lost_env_steps", {"env_steps": lost})
-        ledger = self._learner.ledger_after(actor, arrived)
-        if body["phase"] == "environment":
-            self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
-        for lane, times in self._quarantine.given_up(ledger.number).items():
-            if lane in ledger.lanes:
-                ledger.give_up(lane, times)
-        self._start(actor, ledger)
-
-    def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
-        """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
-        up."""
-        times = self._quarantine.died(lane, number, at)
-        if not times:
-            return
-        text = (
-            f"the environment of lane {lane} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: its "
-            f"episode is given up, and the run is no longer exact ({cause}); env.hosting=process would keep "
-            "its neighbours out of it"
-        )
-        self._role.line.send("warning", {"text": text})
-        if times == 1:  # not each time: with one that dies of every episode the run must come to an end
-            self._role.line.send("recovered", {"kind": "actor", "index": actor})
-
     def release(self) -> None:
-        """Give the slots of the batch back to the actors."""
+        """The batch has been learnt from."""
         self._intake.release()
-        self._quarantine.forget_before(self._learner.updates)
 
     def report(self) -> None:
         """A line of metrics, if it is time for one, and what became of background saves."""
@@ -192,7 +154,7 @@ class Desk:
     def close(self) -> Generator[Wait, None, None]:
         """The run is over here: save, and say how it ended."""
         if self._saving.updates != self._learner.updates:
-            yield from self._saving.save(self._read_inbox, wait=True)
+            yield from self._saving.save(self.read_inbox, wait=True)
         if self._is_first:
             self._saving.finish()
             ending = {"complete": self._learner.done, "save_error": self._saving.error}
@@ -204,7 +166,7 @@ class Desk:
 
     def _save(self, wait: bool) -> Generator[Wait, None, None]:
         self._saved_at = time.monotonic()
-        yield from self._saving.save(self._read_inbox, wait=wait)
+        yield from self._saving.save(self.read_inbox, wait=wait)
 
     def _command(self) -> int:
         command = Command(0)

@@ -2,6 +2,7 @@
 
     OneOfEach      the next trajectory of every actor, however long the slowest takes      (sync, overlap)
     FirstCome      as many as an update needs, of whoever has them                         (async)
+    OwnLanes       its own: this process acts as well (own_lanes.py)                        (allreduce)
 
 A lost actor may hand a trajectory over in its last instant, after its replacement was told where to begin. So every
 start order has a number, which trajectories carry: one that follows an earlier order is given back, and counted as
@@ -13,9 +14,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import Any
 
-from whorl.engines.contract import Channel, Endpoint, Role
+from whorl.engines.contract import Channel, Role, RoleId, Wait
+from whorl.engines.waits import names_of
 from whorl.learners.learner import Batch, Learner
+from whorl.learners.ledger import Ledger
+from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
 
@@ -43,15 +48,15 @@ class _Source:
 
 
 class Intake(ABC):
-    """What has been claimed and not yet learnt from. An actor may be ahead of the others."""
+    """Where a learner's batches come from."""
 
-    def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
-        self._learner = learner
-        self._line = role.line
-        self._sources = {actor: _Source(channel) for actor, channel in zip(learner.ledgers, channels, strict=True)}
-        self._last_order = role.incarnation * _ORDERS_PER_INCARNATION
-        self._handed_over: Counter[tuple[int, int]] = Counter()
-        """Environment steps by actor and incarnation."""
+    @abstractmethod
+    def start(self, actor: int, ledger: Ledger) -> None:
+        """Have an actor begin where the ledger says its lanes stand."""
+
+    @abstractmethod
+    def lost(self, body: dict[str, Any]) -> None:
+        """A role that this one depends on was lost, and its replacement is up."""
 
     @abstractmethod
     def claim(self) -> bool:
@@ -67,28 +72,72 @@ class Intake(ABC):
 
     @property
     @abstractmethod
+    def wait(self) -> Wait:
+        """For whatever would help to complete the batch."""
+
+
+class FromActors(Intake):
+    """What has been claimed and not yet learnt from. An actor may be ahead of the others."""
+
+    def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
+        self._learner = learner
+        self._line = role.line
+        self._sources = {actor: _Source(channel) for actor, channel in zip(learner.ledgers, channels, strict=True)}
+        self._last_order = role.incarnation * _ORDERS_PER_INCARNATION
+        self._handed_over: Counter[tuple[int, int]] = Counter()
+        """Environment steps by actor and incarnation."""
+        self._quarantine = Quarantine()
+
+    @property
+    @abstractmethod
     def awaited(self) -> list[int]:
         """Whose trajectories would help to complete the batch."""
 
     @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """Ready when one of those is there."""
-        return tuple(self._sources[actor].channel.readable for actor in self.awaited)
+    def wait(self) -> Wait:
+        """For the trajectories of those."""
+        awaited = [RoleId("actor", actor) for actor in self.awaited]
+        endpoints = tuple(self._sources[actor.index].channel.readable for actor in awaited)
+        return Wait(endpoints, f"the trajectories of {names_of(awaited)}", tuple(awaited))
 
-    def start(self, actor: int) -> int:
-        """The number of a new start order for an actor; what follows an earlier one is refused from now on."""
+    def start(self, actor: int, ledger: Ledger) -> None:
+        """Have an actor begin; what follows an earlier order is refused from now on."""
         self._last_order += 1
         self._sources[actor].order = self._last_order
-        return self._last_order
+        self._line.send("start", {**ledger.order(), "order": self._last_order}, to=RoleId("actor", actor))
 
-    def arrived(self, actor: int) -> list[Arrays]:
-        """What is there of an actor, and not yet learnt from."""
+    def lost(self, body: dict[str, Any]) -> None:
+        """An actor died and a new one is up: it begins after the last trajectory that arrived whole."""
+        actor = int(body["index"])
         self._claim_of(actor)
-        return self._sources[actor].arrived
+        lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
+        self._line.send("lost_env_steps", {"env_steps": lost})
+        ledger = self._learner.ledger_after(actor, self._sources[actor].arrived)
+        if body["phase"] == "environment":
+            self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
+        for lane, times in self._quarantine.given_up(ledger.number).items():
+            if lane in ledger.lanes:
+                ledger.give_up(lane, times)
+        self.start(actor, ledger)
 
-    def handed_over(self, actor: int, incarnation: int) -> int:
-        """Environment steps that a lost actor handed over before; asked once."""
-        return self._handed_over.pop((actor, incarnation), 0)
+    def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
+        """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
+        up."""
+        times = self._quarantine.died(lane, number, at)
+        if not times:
+            return
+        text = (
+            f"the environment of lane {lane} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: its "
+            f"episode is given up, and the run is no longer exact ({cause}); env.hosting=process would keep "
+            "its neighbours out of it"
+        )
+        self._line.send("warning", {"text": text})
+        if times == 1:  # not each time: with one that dies of every episode the run must come to an end
+            self._line.send("recovered", {"kind": "actor", "index": actor})
+
+    def release(self) -> None:
+        """Old deaths are forgotten."""
+        self._quarantine.forget_before(min(ledger.number for ledger in self._learner.ledgers.values()))
 
     def _claim_of(self, actor: int) -> int:
         """Take what one actor has handed over; returns how many good trajectories that is."""
@@ -113,7 +162,7 @@ class Intake(ABC):
         source.release_refused()
 
 
-class OneOfEach(Intake):
+class OneOfEach(FromActors):
     """The next trajectory of every actor."""
 
     def claim(self) -> bool:
@@ -130,6 +179,7 @@ class OneOfEach(Intake):
         """One slot of everybody."""
         for actor in self._sources:
             self._give_back(actor)
+        super().release()
 
     @property
     def awaited(self) -> list[int]:
@@ -137,7 +187,7 @@ class OneOfEach(Intake):
         return [actor for actor, source in self._sources.items() if not source.claimed]
 
 
-class FirstCome(Intake):
+class FirstCome(FromActors):
     """Whatever comes, in the order it comes; what is too stale by then is dropped."""
 
     def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
@@ -183,6 +233,7 @@ class FirstCome(Intake):
         for actor in self._taken:
             self._give_back(actor)
         self._taken = []
+        super().release()
 
     @property
     def awaited(self) -> list[int]:
