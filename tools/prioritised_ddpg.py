@@ -84,7 +84,7 @@ def draw(curves: dict[str, list[Curve]], out: Path) -> None:
         low, high = np.maximum(mean - deviation, 0), np.minimum(mean + deviation, 1)
         axes.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
         axes.plot(grid, mean, color=colour, linewidth=2.0, label=f"{name}, mean of {len(runs)} seeds")
-    axes.set_title(f"DDPG on a line with one reward at its end", fontsize=13, fontweight="bold", loc="left")
+    axes.set_title("DDPG on a line with one reward at its end", fontsize=13, fontweight="bold", loc="left")
     axes.set_xlabel("environment steps")
     axes.set_ylabel("share of the line that the policy covers")
     axes.grid(True, color="#dddddd", linewidth=0.7)

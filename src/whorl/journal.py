@@ -247,7 +247,9 @@ class Journal:
         )
 
     def _collected(self, cluster: Cluster | None) -> int:
-        return (self._env_steps_at_start or 0) + (cluster.counted("actor") + cluster.counted("learner") if cluster else 0)
+        return (self._env_steps_at_start or 0) + (
+            cluster.counted("actor") + cluster.counted("learner") if cluster else 0
+        )
 
 
 def _mean_of(counts: Iterable[tuple[int, int]]) -> float:

@@ -18,6 +18,9 @@ from whorl.config.suggest import did_you_mean, nearest
 from whorl.config.toml import load_toml
 from whorl.errors import ConfigError
 
+ALIASES = {"ddppo": ("ppo", "allreduce")}
+"""Known pairs of an agent and a workflow, by the name they are known under."""
+
 
 def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (), file: Layer | None = None) -> Config:
     """The config of an agent and an environment, or of a file that names both, with flags and ``--set`` on top."""
@@ -27,13 +30,14 @@ def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (),
     for item in given:
         if item.name == "agent.name":
             raise ConfigError(f"{item.where}: the agent is not a setting; name it first, as in: whorl train AGENT ENV")
-    agent_name = _named_in(file, "agent", "name") if agent is None else agent
-    _refuse_unknown("agent", agent_name, agent_names())
+    asked = _named_in(file, "agent", "name") if agent is None else agent
+    _refuse_unknown("agent", asked, [*agent_names(), *ALIASES])
+    agent_name, usual_workflow = ALIASES.get(asked, (asked, ""))
     found = get_agent(agent_name)
     env_id = _last_env_id(given)
     preset = find_preset(agent_name, _named_in(file, "env", "id") if env_id is None else env_id)
     config = resolve(agent_name, found.config, preset=preset.layer if preset else None, file=file, given=given)
-    return _completed(config, found.workflow)
+    return _completed(config, usual_workflow or found.workflow)
 
 
 def config_from_file(path: Path, given: Iterable[Given] = ()) -> Config:

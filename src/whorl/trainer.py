@@ -33,6 +33,7 @@ from whorl.runs.result import Result
 from whorl.runs.run import Run
 from whorl.session import UNLIMITED, Session, plan_of
 from whorl.signals import HeldInterrupt, StopSignals
+from whorl.workflows.registry import get_workflow
 
 
 def train(agent: str, env: str, *, run_dir: str | Path | None = None, quiet: bool = True, **settings: Any) -> Run:

@@ -28,8 +28,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _agents() -> Rows:
     from whorl.agents.registry import agent_names, get_agent
     from whorl.config.plugins import summary_of
+    from whorl.resolve import ALIASES
 
-    return [(name, summary_of(get_agent, name)) for name in agent_names()]
+    agents = [(name, summary_of(get_agent, name)) for name in agent_names()]
+    return agents + [(name, f"{agent} in the workflow {workflow}") for name, (agent, workflow) in ALIASES.items()]
 
 
 def _envs() -> Rows:

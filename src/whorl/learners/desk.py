@@ -11,7 +11,6 @@ import time
 from collections.abc import Generator
 from dataclasses import replace
 from enum import IntFlag
-from typing import Any
 
 from whorl.engines.contract import Group, Role, Wait
 from whorl.errors import CheckpointError

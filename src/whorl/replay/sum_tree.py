@@ -87,7 +87,8 @@ class SumTree:
             child = (sums_to <= remaining[:, None]).argmin(1)
             remaining -= running.reshape(-1).take(rows + child)
             nodes = nodes * FAN_OUT + child
-        return nodes
+        found: NDArray[np.int64] = nodes
+        return found
 
     def load(self, priorities: Array) -> None:
         """Replace every priority."""
@@ -125,4 +126,5 @@ def _folded(operation: np.ufunc, columns: NDArray[np.float64]) -> NDArray[np.flo
     while len(columns) > 1:
         half = len(columns) // 2
         columns = operation(columns[:half], columns[half:])
-    return columns[0]
+    folded: NDArray[np.float64] = columns[0]
+    return folded

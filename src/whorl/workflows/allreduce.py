@@ -4,8 +4,8 @@
                                  |                      |          gradients summed (Group)
     learner 1   | collect 0 | update 0 | collect 1 | update 1 |
 
-DD-PPO (Wijmans et al. 2020), and the data-parallel plan of many MPI programs. It computes what ``sync`` computes for the
-same environments and shards, bit for bit, with as many processes as learners and without handing trajectories over.
+DD-PPO (Wijmans et al. 2020), and the data-parallel plan of many MPI programs. It computes what ``sync`` computes for
+the same environments and shards, bit for bit, with as many processes as learners and without handing trajectories over.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def plan(job: Job) -> Plan:
     roles, channels = [], []
     for learner in learners:
         hosts, wires = environments_of(job, learner)
-        endpoints = {
+        endpoints: dict[str, str | tuple[str, ...]] = {
             "contributions": "contributions",
             "tally": "tally",
             "commands": tuple(wire.name for wire in wires if wire.name.startswith("commands/")),
