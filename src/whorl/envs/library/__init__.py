@@ -17,6 +17,7 @@ _ENTRIES = {
     "whorl/IdentityBox-v0": "exact:IdentityBox",
     "whorl/IdentityMulti-v0": "exact:IdentityMulti",
     "whorl/Chain-v0": "exact:Chain",
+    "whorl/Cliff-v0": "exact:Cliff",
     "whorl/DelayedReward-v0": "exact:DelayedReward",
     "whorl/Recall-v0": "exact:Recall",
     "whorl/Dict-v0": "rich:DictObservation",
