@@ -5,6 +5,7 @@ A run is exact, so that a seed that reached its goal once always does.
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,3 +43,27 @@ def test_the_preset_reaches_its_goal_for_each_seed(
     env: str, seed: int, tmp_path: Path, figure: Callable[[str, object], None]
 ) -> None:
     reaches(env, seed, tmp_path, figure)
+
+
+def gradient_steps(seed: int, figure: Callable[[str, object], None]) -> tuple[int, int]:
+    """Until the action values are right: with uniform and with prioritised draws."""
+    study = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "prioritised_study.py"))
+    runs = {name: study["learn"](name == "prioritised", seed) for name in ("uniform", "prioritised")}
+    for name, (taken, errors) in runs.items():
+        figure(f"{name}_gradient_steps", taken[-1])
+        assert errors[-1] < study["GOAL_ERROR"], f"{name}: not right after {taken[-1]} gradient steps"
+    return runs["uniform"][0][-1], runs["prioritised"][0][-1]
+
+
+def test_prioritised_draws_learn_a_rare_reward_sooner(figure: Callable[[str, object], None]) -> None:
+    uniform, prioritised = gradient_steps(1, figure)
+    assert prioritised * 2 < uniform
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_prioritised_draws_learn_a_rare_reward_sooner_for_each_seed(
+    seed: int, figure: Callable[[str, object], None]
+) -> None:
+    uniform, prioritised = gradient_steps(seed, figure)
+    assert prioritised * 2 < uniform
