@@ -126,3 +126,13 @@ def test_a_package_plugs_its_environment_and_its_agent_in(lab: Path) -> None:
         hashes.add(result["weights_sha256"])
     assert len(hashes) == 1
     assert whorl(lab, "eval", "inline", "--episodes", "2").startswith("2 episodes: ")
+
+
+def test_the_agent_is_short_and_learns(lab: Path) -> None:
+    """A random policy gets about 20 on CartPole-v1; the example trains until the mean of 100 episodes is 100."""
+    assert len((lab / "site" / "lab" / "agents.py").read_text().splitlines()) < 150
+    where = ["--envs-per-actor", "8", "--seed", "1", "--steps", "60000", "--stop-return", "100", "--run-dir", "run"]
+    whorl(lab, "train", "reinforce", "CartPole-v1", "--quiet", *where)
+    result = json.loads((lab / "run" / "result.json").read_text())
+    assert (result["status"], result["exact"]) == ("completed", True)
+    assert result["return_mean"] >= 100
