@@ -58,7 +58,9 @@ def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = Non
         step_time_s, reset_time_s = _measure(config, spec)
     except StepRaised as error:
         raise EnvironmentFault(f"{error}; nothing but that in the first steps") from None
-    spec = replace(spec, restore=_restore_mode(config, spec), vector_form=_has_vector_form(config, spec))
+    tried_steps = _FEWEST_STEPS if step_time_s * _FEWEST_STEPS < _BUDGET_S else 1
+    restore = _restore_mode(config, spec, tried_steps)
+    spec = replace(spec, restore=restore, vector_form=_has_vector_form(config, spec))
     return EnvProbe(spec, step_time_s, reset_time_s)
 
 
@@ -113,7 +115,7 @@ def _measure(config: EnvConfig, spec: EnvSpec) -> tuple[float, float]:
                     raise
             if ended:
                 resets_s.append(_timed(lambda: lane.begin(lane.episode + 1)))
-            if len(steps_s) >= _FEWEST_STEPS and time.perf_counter() > stop_s:
+            if steps_s and time.perf_counter() > stop_s:
                 break
     finally:
         lane.close()
@@ -132,10 +134,10 @@ def _timed(action: Any) -> float:
     return time.perf_counter() - started_s
 
 
-def _restore_mode(config: EnvConfig, spec: EnvSpec) -> Literal["snapshot", "replay", "none"]:
+def _restore_mode(config: EnvConfig, spec: EnvSpec, tried_steps: int) -> Literal["snapshot", "replay", "none"]:
     if config.restore in ("replay", "none"):
         return config.restore
-    if snapshot_works(config, spec):
+    if snapshot_works(config, spec, tried_steps):
         return "snapshot"
     if config.restore == "snapshot":
         raise BadInputError(
@@ -145,23 +147,23 @@ def _restore_mode(config: EnvConfig, spec: EnvSpec) -> Literal["snapshot", "repl
     return "replay"
 
 
-def snapshot_works(config: EnvConfig, spec: EnvSpec) -> bool:
-    """Whether the environment offers its state, and the state leads to the same future."""
+def snapshot_works(config: EnvConfig, spec: EnvSpec, steps: int = _FEWEST_STEPS) -> bool:
+    """Whether the environment offers its state, and the state leads to the same future over this many steps."""
     lane, targets = probe_lane(config, replace(spec, restore="snapshot"))
     try:
         lane.begin(0)
         if not lane.offers_state():
             return False
-        actions = list(lane.actions_for_env(random_actions(spec.action, 2 * _FEWEST_STEPS, _PROBE_SEED)))
-        for action in actions[:_FEWEST_STEPS]:
+        actions = list(lane.actions_for_env(random_actions(spec.action, 2 * steps, _PROBE_SEED)))
+        for action in actions[:steps]:
             if any(lane.step(action)[1:]):
                 lane.begin(lane.episode + 1)
         saved, episode = lane.snapshot(), lane.episode
         if saved is None:
             return False
-        first = _future(lane, targets, actions[_FEWEST_STEPS:])
+        first = _future(lane, targets, actions[steps:])
         lane.close()
-        return lane.restore(episode, saved) and _future(lane, targets, actions[_FEWEST_STEPS:]) == first
+        return lane.restore(episode, saved) and _future(lane, targets, actions[steps:]) == first
     except StepRaised:
         return False
     finally:
