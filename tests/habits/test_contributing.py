@@ -155,3 +155,13 @@ def test_the_agent_keeps_the_contract_of_agents(lab: Path) -> None:
         timeout=100,
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_the_agent_is_short_and_learns(lab: Path) -> None:
+    """A random policy gets about 20 on CartPole-v1; the example trains until the mean of 100 episodes is 100."""
+    assert len((lab / "site" / "lab" / "agents.py").read_text().splitlines()) < 150
+    where = ["--envs-per-actor", "8", "--seed", "1", "--steps", "60000", "--stop-return", "100", "--run-dir", "run"]
+    whorl(lab, "train", "reinforce", "CartPole-v1", "--quiet", *where)
+    result = json.loads((lab / "run" / "result.json").read_text())
+    assert (result["status"], result["exact"]) == ("completed", True)
+    assert result["return_mean"] >= 100
