@@ -33,7 +33,7 @@ def reaches(env: str, seed: int, folder: Path, figure: Callable[[str, object], N
 
 @pytest.mark.parametrize("env", GOALS, ids=lambda env: env.replace("/", "-"))
 def test_the_preset_reaches_its_goal(env: str, tmp_path: Path, figure: Callable[[str, object], None]) -> None:
-    reaches(env, 3, tmp_path, figure)  # the seed that gets there in the fewest environment steps
+    reaches(env, 3, tmp_path, figure)  # of the three, it gets there in the fewest environment steps
 
 
 @pytest.mark.verify

@@ -77,7 +77,7 @@ class SumTree:
         never found, whatever the rounding."""
         # A value that rounding pushed past a node's sum belongs to its last child that has any priority.
         remaining = np.minimum(values, np.nextafter(self._running[-1], 0.0))
-        nodes = self._running[1:].searchsorted(remaining, "right")
+        nodes: NDArray[np.int64] = self._running[1:].searchsorted(remaining, "right")
         remaining -= self._running.take(nodes)
         running, rows = self._buffers(len(remaining))
         sums_to = running[:, 1:]
