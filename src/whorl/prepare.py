@@ -49,6 +49,7 @@ def prepare(config: Config) -> Job:
             f"{workflow.name} always learns from one trajectory of each actor, none of them too stale: leave out "
             "workflow.trajectories_per_update and workflow.max_staleness, or use --workflow async"
         )
+    workflow.check(config, agent_spec)
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
     precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))

@@ -13,12 +13,12 @@ from typing import Any
 from whorl.config.layers import Layer, resolve
 from whorl.config.parse import Given, build, given_by_keywords, given_by_text
 from whorl.config.presets import find_preset
-from whorl.config.schema import Config, EnvConfig, Resources
+from whorl.config.schema import Config, EnvConfig
 from whorl.config.suggest import did_you_mean, nearest
 from whorl.config.toml import load_toml
 from whorl.errors import ConfigError
 
-ALIASES = {"ddppo": ("ppo", "allreduce")}
+ALIASES = {"a3c": ("a2c", "gradients"), "ddppo": ("ppo", "allreduce")}
 """Known pairs of an agent and a workflow, by the name they are known under."""
 
 
@@ -73,19 +73,7 @@ def _completed(config: Config, default_workflow: str) -> Config:
     if config.engine.name:
         _refuse_unknown("engine", config.engine.name, [name for name, _ in engine_table()])
     resources = replace(config.resources, shards=config.resources.shards or config.resources.learners)
-    if get_workflow(workflow.name).learners_act:
-        resources = _acting_learners(workflow.name, resources)
-    return replace(config, workflow=workflow, resources=resources)
-
-
-def _acting_learners(workflow: str, resources: Resources) -> Resources:
-    """Where learners act there are as many actors as learners, the same processes."""
-    if resources.actors not in (1, resources.learners):
-        raise ConfigError(
-            f"in {workflow} every learner acts, so that {resources.actors} actors and {resources.learners} learners do "
-            f"not fit: use --learners {resources.actors} and leave --actors out"
-        )
-    return replace(resources, actors=resources.learners)
+    return get_workflow(workflow.name).settle(replace(config, workflow=workflow, resources=resources))
 
 
 def _named_in(file: Layer | None, section: str, key: str) -> str:

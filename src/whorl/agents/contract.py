@@ -56,6 +56,11 @@ class AgentSpec:
     wants_discounted_return: bool = False
     """Trajectories come with ``discounted_return`` [T, B]: each lane's running discounted sum of rewards within its
     episode, which reward normalisation needs and a single trajectory does not hold."""
+    gradient_steps: int = 0
+    """Optimiser steps of each update, where an update learns from its own batch and nothing else; 0: other agents.
+    Those with 1 can have their gradients computed elsewhere (see ``Adopting``)."""
+    parameters: Layout | None = None
+    """For those: everything that a gradient is computed with, the ``weights`` first."""
     acting: Literal["numpy", "torch"] = "numpy"
     """Chosen by the network, never by the engine: their results differ in the last bit."""
 
@@ -146,6 +151,18 @@ class Learning(Protocol):
         ...
 
     def load_shard(self, shard: int, pieces: Mapping[str, Arrays]) -> None: ...
+
+
+class Adopting(Learning, Protocol):
+    """A learning half that can go on with weights that another one published: its gradients are applied there."""
+
+    def everything(self) -> Array:
+        """The flat buffer of ``spec.parameters``, current. Not copied."""
+        ...
+
+    def adopt(self, everything: Array) -> None:
+        """Take over such a buffer of another."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -111,15 +111,29 @@ class Learner:
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
         accepted = yield from self._accept(batch, tally)
         self.previous_weights[:] = self.learning.weights()
-        mine = self.shards
-        self.learning.begin(self._cut(join_lanes(accepted)), progress)
-        for step in self.learning.plan((self.job.config.run.seed, self.updates)):
-            parts = [self.learning.contribute(step, shard) for shard in mine]
-            total = yield from contributions.sum(parts)
-            self.learning.apply(step, total)
+        yield from self.learn(accepted, progress, contributions)
         self._measured.add(self.learning.finish())
         self.updates += 1
         self._clock.enter("other")
+
+    def learn(
+        self, trajectories: list[Arrays], progress: Progress, contributions: Group
+    ) -> Generator[Wait, None, None]:
+        """Take the steps of an update's plan, each with the sum over all learners."""
+        self.learning.begin(self._cut(join_lanes(trajectories)), progress)
+        for step in self.learning.plan(self.key):
+            parts = [self.learning.contribute(step, shard) for shard in self.shards]
+            total = yield from contributions.sum(parts)
+            self.learning.apply(step, total)
+
+    def published(self) -> Array:
+        """What actors are shown."""
+        return self.learning.weights()
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """What everything random in this update follows from."""
+        return self.job.config.run.seed, self.updates
 
     def _cut(self, trajectory: Arrays) -> dict[int, Arrays]:
         """The lanes of each of this learner's shards."""

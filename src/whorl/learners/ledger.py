@@ -63,7 +63,7 @@ class Ledger:
         rows = trajectory["reward"].shape[0]
         first = trajectory["first"]
         ended_before = np.array([state.ended for state in self._states])
-        observation = {name: array[rows].copy() for name, array in leaves_of(trajectory, "obs/").items()}
+        observation = {name: array[-1].copy() for name, array in leaves_of(trajectory, "obs/").items()}
         for i, state in enumerate(self._states):
             self._move(i, state, trajectory, rows)
             state.observation = {name: array[i] for name, array in observation.items()}

@@ -18,7 +18,7 @@ def learn(
     for board in weights:
         if lag and learner.updates:
             board.publish(learner.updates - 1, learner.previous_weights)
-        board.publish(learner.updates, learner.learning.weights())
+        board.publish(learner.updates, learner.published())
     desk.start_actors()
     while not learner.done:
         batch = yield from desk.gather()
@@ -29,6 +29,6 @@ def learn(
             strike("update", learner.updates)
         desk.release()
         for board in weights:
-            board.publish(learner.updates, learner.learning.weights())
+            board.publish(learner.updates, learner.published())
         desk.report()
     yield from desk.close()

@@ -10,8 +10,12 @@ the same environments and shards, bit for bit, with as many processes as learner
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whorl.actors.actor import Actor
+from whorl.config.schema import Config
 from whorl.engines.contract import Channel, Group, GroupSpec, Plan, Role, RoleGenerator, RoleSpec
+from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.learners.desk import Desk
 from whorl.learners.learner import Learner, tally_layout
@@ -58,6 +62,17 @@ def plan(job: Job) -> Plan:
     )
 
 
+def settle(config: Config) -> Config:
+    """There are as many actors as learners: they are the same processes."""
+    resources = config.resources
+    if resources.actors not in (1, resources.learners):
+        raise ConfigError(
+            f"in allreduce every learner acts, so that {resources.actors} actors and {resources.learners} learners do "
+            f"not fit: use --learners {resources.actors} and leave --actors out"
+        )
+    return replace(config, resources=replace(resources, actors=resources.learners))
+
+
 ALLREDUCE = Workflow(
     "allreduce",
     "every process acts and learns on its own share, gradients are summed, weights never travel; exact",
@@ -65,4 +80,5 @@ ALLREDUCE = Workflow(
     staleness="strict",
     exact=True,
     learners_act=True,
+    settle=settle,
 )

@@ -6,8 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from whorl.agents.contract import AgentSpec
+from whorl.config.schema import Config
 from whorl.engines.contract import Plan
 from whorl.job import Job
+
+
+def _as_it_is(config: Config) -> Config:
+    return config
+
+
+def _any_agent(config: Config, agent: AgentSpec) -> None:
+    del config, agent
 
 
 @dataclass(frozen=True)
@@ -23,3 +33,7 @@ class Workflow:
     """The same config gives the same weights, bit for bit."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
+    settle: Callable[[Config], Config] = _as_it_is
+    """Fill in settings that follow from the workflow, and refuse (``ConfigError``) those it cannot run with."""
+    check: Callable[[Config, AgentSpec], None] = _any_agent
+    """Refuse (``ConfigError``) agents that it cannot run, beyond what ``staleness`` says."""

@@ -17,6 +17,7 @@ _OWN = {
     "overlap": "whorl.workflows.lockstep:OVERLAP",
     "async": "whorl.workflows.first_come:ASYNC",
     "allreduce": "whorl.workflows.allreduce:ALLREDUCE",
+    "gradients": "whorl.workflows.gradients:GRADIENTS",
 }
 
 

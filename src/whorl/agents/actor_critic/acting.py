@@ -24,7 +24,7 @@ def moments_width(network: Network) -> int:
     return sum(int(np.prod(leaf.shape)) for leaf in network.encoder.normalised) + 1
 
 
-def build_spec(config: ActorCriticConfig, env: EnvSpec, corrected: bool) -> AgentSpec:
+def build_spec(config: ActorCriticConfig, env: EnvSpec, corrected: bool, gradient_steps: int) -> AgentSpec:
     """What an actor-critic agent stores and sends. One that is ``corrected`` by V-trace may learn from stale data."""
     network = build_network(config, env)
     gradient_size = Layout(tuple(parameter.field for parameter in network.parameters)).size_bytes // 4
@@ -44,6 +44,8 @@ def build_spec(config: ActorCriticConfig, env: EnvSpec, corrected: bool) -> Agen
         staleness="correctable" if corrected else "strict",
         discount=config.discount,
         wants_discounted_return=config.normalise_rewards or config.normalise_observations,
+        gradient_steps=gradient_steps,
+        parameters=network.everything,
         acting=network.acting,
     )
 

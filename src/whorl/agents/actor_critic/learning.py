@@ -104,6 +104,16 @@ class ActorCriticLearning(ABC):
         """The flat buffer of ``spec.weights``, current."""
         return self._parameters.weights()
 
+    def everything(self) -> Array:
+        """The flat buffer of ``spec.parameters``, current."""
+        self._parameters.to_host()
+        return self._parameters.buffer
+
+    def adopt(self, everything: Array) -> None:
+        """Go on with what another learner published."""
+        self._parameters.buffer[:] = everything
+        self._parameters.from_host()
+
     @computing
     def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
         """Take this learner's shards of the batch."""

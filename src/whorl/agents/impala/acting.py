@@ -10,7 +10,7 @@ from whorl.types import EnvSpec
 
 def spec(config: ImpalaConfig, env: EnvSpec) -> AgentSpec:
     """What IMPALA stores and sends."""
-    return build_spec(config, env, corrected=True)
+    return build_spec(config, env, corrected=True, gradient_steps=config.minibatches)
 
 
 def policy(config: ImpalaConfig, env: EnvSpec) -> ActorCriticPolicy:
