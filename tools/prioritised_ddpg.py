@@ -3,8 +3,7 @@
     python tools/prioritised_ddpg.py [--seeds 10] [-o docs/images/prioritised-ddpg.png]
 
 Actions are random throughout, so that both sides see the same rows and differ in nothing but what they draw of them.
-Few rows have a reward, and each new row comes with 8 draws: new rows have the largest priority, so that with fewer
-draws than that the prioritised side would look at little else. Every 256 environment steps the trained policy plays an
+Few rows have a reward, and there are 8 draws for each new row. Every 256 environment steps the trained policy plays an
 episode without noise; a run ends when it has arrived at the end of the line three times in a row, or after 20,000
 steps. Prints a table. The settings were chosen while looking at other seeds.
 """
