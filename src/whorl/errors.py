@@ -5,6 +5,8 @@ The command line turns each into one line and an exit code; ``--debug`` shows th
 
 from __future__ import annotations
 
+import os
+
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -55,3 +57,25 @@ class StalledError(WhorlError):
 
 class RoleLostError(WhorlError):
     """A process died too often, or cannot be replaced."""
+
+
+def last_line(error: BaseException) -> str:
+    """An exception as the last line of its traceback, with the place in the code that raised it."""
+    where = ""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None:
+        name = os.path.basename(trace.tb_frame.f_code.co_filename)  # noqa: PTH119
+        where = f" ({name}:{trace.tb_lineno} in {trace.tb_frame.f_code.co_name})"
+    text = " ".join(_message_of(error)[:2000].split())
+    return f"{type(error).__name__}: {text[:300]}{where}" if text else f"{type(error).__name__}{where}"
+
+
+def _message_of(error: BaseException) -> str:
+    """What it says, as text that can be written anywhere; somebody else's code may run here."""
+    try:
+        text = str(error)
+    except Exception as failure:
+        return f"(its message cannot be read: {type(failure).__name__})"
+    return text[:10_000].encode(errors="replace").decode()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from whorl.envs.containment import CONTAINED, close_quietly, is_users_interrupt, last_line
+from whorl.envs.containment import CONTAINED, close_quietly, is_users_interrupt
 from whorl.envs.door import RefusedValue, check_reward, refuse
 from whorl.envs.registry import Env, make_env
-from whorl.errors import BadInputError, EnvironmentFault, WhorlError
+from whorl.errors import BadInputError, EnvironmentFault, WhorlError, last_line
 from whorl.film import Film, make_filmed_env
 from whorl.ops.keys import reset_seed
 from whorl.policy import RefusedObservation, TrainedPolicy

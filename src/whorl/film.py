@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from whorl.envs.containment import CONTAINED, is_users_interrupt, last_line
+from whorl.envs.containment import CONTAINED, is_users_interrupt
 from whorl.envs.registry import Env, explain_failure, make_env
-from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError
+from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, last_line
 from whorl.types import Array
 
 _DEFAULT_FPS = 30

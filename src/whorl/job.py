@@ -40,7 +40,7 @@ class Job:
 
     @cached_property
     def lane_map(self) -> LaneMap:
-        return LaneMap.from_resources(self.config.resources)
+        return LaneMap.from_resources(self.config.resources, self.config.workflow.trajectories_per_update)
 
     def to_plain(self) -> dict[str, Any]:
         """As msgpack types."""

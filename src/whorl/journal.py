@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from whorl.engines.contract import Cluster, RoleId
@@ -13,10 +14,11 @@ from whorl.errors import WhorlError
 from whorl.job import Job
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
-from whorl.runs.files import os_reason
+from whorl.runs.files import os_reason, shown
 from whorl.runs.metrics import MetricsSink, MetricsWriter, read_metrics
 from whorl.runs.result import Result, Staleness, Status, Transitions
 from whorl.runs.status import RunStatus
+from whorl.workflows.registry import get_workflow
 
 WARM_UP_UPDATES = 2
 """Left out of the steady-state rate: start-up, and compilation where there is any."""
@@ -35,6 +37,8 @@ class Journal:
         self.updates = 0
         self.env_steps = 0
         self._job = job
+        self._exact = get_workflow(job.config.workflow.name).exact
+        """What the workflow promises; what was lost on the way may take it back."""
         self._console = console
         self._started = time.monotonic()
         self._shown_at = 0.0
@@ -81,14 +85,15 @@ class Journal:
     def record(self, body: dict[str, Any]) -> None:
         """An update's metrics."""
         at = float(body.pop("time"))
-        steps = int(body["env_steps"]) - self.env_steps
         self.updates, self.env_steps = int(body["update"]), int(body["env_steps"])
         self._records_since_open += 1
         self._recent.append((at, self.env_steps, self.updates))
         if self._steady_from is None and self._records_since_open == WARM_UP_UPDATES:
             self._steady_from = (at, self.env_steps)
-        staleness = int(body["staleness"])
-        self._staleness[staleness] = self._staleness.get(staleness, 0) + steps
+        counts = body["staleness"]
+        for staleness, env_steps in counts:
+            self._staleness[staleness] = self._staleness.get(staleness, 0) + env_steps
+        body["staleness"] = _mean_of(counts)
         if body["return_mean"] is not None:
             self._history.append((self.env_steps, float(body["return_mean"])))
         self.last = {**body, "env_steps_per_s": self._rate(1) or None, "wall_s": at - self._started}
@@ -127,13 +132,12 @@ class Journal:
         """A snapshot for people."""
         config = self._job.config
         means = [value for _, value in self._history]
-        total = max(1, sum(self._staleness.values()))
         return RunStatus(
             agent=config.agent_name,
             env=config.env.id,
             workflow=config.workflow.name,
             engine=config.engine.name,
-            exact=bool(self._so_far().get("exact", True)),
+            exact=self._exact and bool(self._so_far().get("exact", True)),
             env_steps=self.env_steps,
             total_env_steps=config.run.steps,
             updates=self.updates,
@@ -145,7 +149,7 @@ class Journal:
             return_mean=means[-1] if means else math.nan,
             return_best=max(means) if means else math.nan,
             return_history=tuple(self._history),
-            staleness_mean=sum(value * count for value, count in self._staleness.items()) / total,
+            staleness_mean=_mean_of(self._staleness.items()),
             staleness_max=max(self._staleness, default=0),
             time_share=_as_shares(cluster.time_shares()),
             restarts=self._restarts,
@@ -175,7 +179,7 @@ class Journal:
             wall_s=time.monotonic() - self._started,
             env_steps_per_s=self._steady_rate(),
             weights_sha256=str(summary.get("weights_sha256", "")),
-            exact=bool(summary.get("exact", False)),
+            exact=self._exact and bool(summary.get("exact", False)),
             staleness=self._staleness_summary(),
             transitions=self._transitions(summary, cluster),
             time_share=_as_shares(cluster.time_shares()) if cluster else {},
@@ -197,7 +201,7 @@ class Journal:
         if status == "completed" and result.env_steps == self._env_steps_at_start:
             self.warn("nothing was left to do: the run had reached its env steps or its return before")
         if cluster is not None:
-            self._console.finish(self.status(cluster), result, self.directory.path)
+            self._console.finish(self.status(cluster), result, Path(shown(self.directory.path)))
         self._console.close()
         return result
 
@@ -221,7 +225,7 @@ class Journal:
         total = sum(self._staleness.values())
         if not total:
             return Staleness()
-        mean = sum(value * count for value, count in self._staleness.items()) / total
+        mean = _mean_of(self._staleness.items())
         seen, p99 = 0, 0
         for value in sorted(self._staleness):
             seen += self._staleness[value]
@@ -232,11 +236,26 @@ class Journal:
 
     def _transitions(self, summary: Mapping[str, Any], cluster: Cluster | None) -> Transitions:
         """Of the whole run: what earlier sessions used counts as collected, too."""
-        used, collected = int(summary.get("env_steps", 0)), self._collected(cluster)
-        return Transitions(collected=collected, used=used, lost=self._lost, in_flight=collected - used - self._lost)
+        taken, dropped = int(summary.get("env_steps", 0)), int(summary.get("dropped", 0))
+        collected = self._collected(cluster)
+        return Transitions(
+            collected=collected,
+            used=taken - dropped,
+            dropped=dropped,
+            lost=self._lost,
+            in_flight=collected - taken - self._lost,
+        )
 
     def _collected(self, cluster: Cluster | None) -> int:
-        return (self._env_steps_at_start or 0) + (cluster.counted("actor") if cluster else 0)
+        return (self._env_steps_at_start or 0) + (
+            cluster.counted("actor") + cluster.counted("learner") if cluster else 0
+        )
+
+
+def _mean_of(counts: Iterable[tuple[int, int]]) -> float:
+    """Of values that were counted."""
+    pairs = list(counts)
+    return sum(value * count for value, count in pairs) / max(1, sum(count for _, count in pairs))
 
 
 def _returns_of(directory: RunDirectory) -> list[tuple[int, float]]:

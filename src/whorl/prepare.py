@@ -28,15 +28,26 @@ from whorl.workflows.registry import get_workflow
 
 def prepare(config: Config) -> Job:
     """The job of a config, with the engine chosen where the user left it open. Touches no file."""
-    LaneMap.from_resources(config.resources)
+    LaneMap.from_resources(config.resources, config.workflow.trajectories_per_update)
     workflow = get_workflow(config.workflow.name)
     probe = _look_at(config)
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
     tolerance = ("strict", "correctable", "any")
     if tolerance.index(agent_spec.staleness) < tolerance.index(workflow.staleness):
+        correct = "--set agent.vtrace=true to correct for it, or " if hasattr(config.agent, "vtrace") else ""
         raise ConfigError(
             f"{config.agent_name} learns from fresh data only, and {workflow.name} brings stale data: "
-            f"use --workflow {get_agent(config.agent_name).workflow}"
+            f"use {correct}--workflow {get_agent(config.agent_name).workflow}"
+        )
+    if not workflow.exact and agent_spec.lead_rows >= agent_spec.rows:
+        raise ConfigError(
+            f"agent.burn_in = {agent_spec.lead_rows}: in {workflow.name} a sequence lies within one trajectory: its "
+            f"burn-in must be shorter than agent.rows = {agent_spec.rows}"
+        )
+    if workflow.exact and (config.workflow.trajectories_per_update or config.workflow.max_staleness is not None):
+        raise ConfigError(
+            f"{workflow.name} always learns from one trajectory of each actor, none of them too stale: leave out "
+            "workflow.trajectories_per_update and workflow.max_staleness, or use --workflow async"
         )
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)

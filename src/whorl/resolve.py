@@ -13,10 +13,13 @@ from typing import Any
 from whorl.config.layers import Layer, resolve
 from whorl.config.parse import Given, build, given_by_keywords, given_by_text
 from whorl.config.presets import find_preset
-from whorl.config.schema import Config, EnvConfig
+from whorl.config.schema import Config, EnvConfig, Resources
 from whorl.config.suggest import did_you_mean, nearest
 from whorl.config.toml import load_toml
 from whorl.errors import ConfigError
+
+ALIASES = {"ddppo": ("ppo", "allreduce")}
+"""Known pairs of an agent and a workflow, by the name they are known under."""
 
 
 def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (), file: Layer | None = None) -> Config:
@@ -27,13 +30,14 @@ def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (),
     for item in given:
         if item.name == "agent.name":
             raise ConfigError(f"{item.where}: the agent is not a setting; name it first, as in: whorl train AGENT ENV")
-    agent_name = _named_in(file, "agent", "name") if agent is None else agent
-    _refuse_unknown("agent", agent_name, agent_names())
+    asked = _named_in(file, "agent", "name") if agent is None else agent
+    _refuse_unknown("agent", asked, [*agent_names(), *ALIASES])
+    agent_name, usual_workflow = ALIASES.get(asked, (asked, ""))
     found = get_agent(agent_name)
     env_id = _last_env_id(given)
     preset = find_preset(agent_name, _named_in(file, "env", "id") if env_id is None else env_id)
     config = resolve(agent_name, found.config, preset=preset.layer if preset else None, file=file, given=given)
-    return _completed(config, found.workflow)
+    return _completed(config, usual_workflow or found.workflow)
 
 
 def config_from_file(path: Path, given: Iterable[Given] = ()) -> Config:
@@ -60,7 +64,7 @@ class _NoAgent:
 def _completed(config: Config, default_workflow: str) -> Config:
     """Fill in what is left to us, so that the written config says what was run; refuse names that do not exist."""
     from whorl.engines.registry import engine_table
-    from whorl.workflows.registry import workflow_table
+    from whorl.workflows.registry import get_workflow, workflow_table
 
     if not config.env.id:
         raise ConfigError("env.id: empty; name an environment, such as CartPole-v1")
@@ -69,7 +73,19 @@ def _completed(config: Config, default_workflow: str) -> Config:
     if config.engine.name:
         _refuse_unknown("engine", config.engine.name, [name for name, _ in engine_table()])
     resources = replace(config.resources, shards=config.resources.shards or config.resources.learners)
+    if get_workflow(workflow.name).learners_act:
+        resources = _acting_learners(workflow.name, resources)
     return replace(config, workflow=workflow, resources=resources)
+
+
+def _acting_learners(workflow: str, resources: Resources) -> Resources:
+    """Where learners act there are as many actors as learners, the same processes."""
+    if resources.actors not in (1, resources.learners):
+        raise ConfigError(
+            f"in {workflow} every learner acts, so that {resources.actors} actors and {resources.learners} learners do "
+            f"not fit: use --learners {resources.actors} and leave --actors out"
+        )
+    return replace(resources, actors=resources.learners)
 
 
 def _named_in(file: Layer | None, section: str, key: str) -> str:
@@ -87,6 +103,8 @@ def _last_env_id(given: Iterable[Given]) -> str | None:
 
 def _refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
     names = list(known)
-    if name not in names:
+    if not isinstance(name, str):
+        raise ConfigError(f"{what}: expected text such as {names[0]!r}; got {name!r}")
+    if name not in names and ":" not in name:  # module:NAME says itself what is wrong with it
         end = did_you_mean(nearest(name, names)) or f"; there are {', '.join(sorted(names))}"
         raise ConfigError(f"there is no {what} {name!r}{end}")

@@ -13,14 +13,16 @@ from typing import Any
 from whorl.config.layers import dump_toml
 from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
-from whorl.errors import CheckpointError, WhorlError
+from whorl.errors import CheckpointError, WhorlError, last_line
 from whorl.job import Job
 from whorl.journal import Journal
 from whorl.policy import TrainedPolicy, newest_policy
 from whorl.runs.console import Console
 from whorl.runs.directory import RunDirectory
+from whorl.runs.files import shown
 from whorl.runs.result import Result, Status
 from whorl.runs.status import one_line
+from whorl.signals import HeldInterrupt
 from whorl.types import Array
 from whorl.workflows.registry import get_workflow
 
@@ -42,7 +44,8 @@ class Session:
     """Holds the run directory's lock, the cluster and the journal. ``close`` ends every process, always."""
 
     def __init__(self, job: Job, directory: RunDirectory, console: Console, *, write_config: bool) -> None:
-        self.directory = directory
+        # Absolute: an environment in this process may change the working directory.
+        self.directory = directory = RunDirectory(directory.path.absolute())
         self.finished: Mapping[str, Any] | None = None
         self.failure: BaseException | None = None
         """What ended the cluster for good: nothing can be asked of it any more."""
@@ -123,17 +126,19 @@ class Session:
             self.cluster.send(FIRST_LEARNER, "limit", {"updates": updates})
 
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Supervise until the condition holds or the run has finished."""
+        """Supervise until the condition holds or the run has finished. The user's Ctrl-C comes out when the run can go
+        on or be saved afterwards."""
+        with HeldInterrupt() as interrupt:
 
-        def enough() -> bool:
-            self.journal.show(self.cluster)
-            return until() or self.finished is not None
+            def enough() -> bool:
+                self.journal.show(self.cluster)
+                return until() or self.finished is not None or interrupt.came
 
-        try:
-            self.cluster.run(enough, timeout_s)
-        except BaseException as error:
-            self.failure = error
-            raise
+            try:
+                self.cluster.run(enough, timeout_s)
+            except BaseException as error:
+                self.failure = error
+                raise
 
     def _ask(self, kind: str) -> None:
         """Send a wish; the first learner decides for all, but none is to wait for slow trajectories meanwhile."""
@@ -171,7 +176,7 @@ class Session:
     def check_saved(self) -> None:
         """A run whose last checkpoint was not saved has failed, however far it came."""
         if self.finished is not None and self.finished["save_error"]:
-            path = self.directory.path
+            path = shown(self.directory.path)
             raise CheckpointError(f"{self.finished['save_error']}; mend that, then `whorl resume {path}` goes on")
 
     def policy(self) -> TrainedPolicy:
@@ -197,9 +202,14 @@ class Session:
         """End every process and write the result. Finishing twice gives the first result again."""
         if self._result is None:
             try:
-                text = None if error is None else one_line(str(error) or repr(error), 500)
+                text = None if error is None else one_line(_said_by(error), 500)
                 self._result = self.journal.finish(status, self.finished, self.cluster, text)
             finally:
                 self.cluster.close()
                 self._lock.close()
         return self._result
+
+
+def _said_by(error: BaseException) -> str:
+    """Our own errors say what to do; of any other it matters where it came from."""
+    return str(error) if isinstance(error, WhorlError) and str(error) else last_line(error)

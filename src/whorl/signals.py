@@ -15,7 +15,8 @@ class _NothingToSave(BaseException):
 
 
 class StopSignals:
-    """While entered, SIGTERM and SIGINT are noted instead of killing the process. Only the main thread can do this.
+    """While entered, SIGTERM, SIGINT and SIGHUP (the terminal was closed; not where it is ignored, as by ``nohup``) are
+    noted instead of killing the process. Only the main thread can do this.
 
     Until ``hold`` is called there is nothing to save: a signal then ends the ``with`` block at once with
     ``PreemptedError``.
@@ -32,8 +33,9 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._note)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(
@@ -48,3 +50,36 @@ class StopSignals:
         again, self.received = self.received is not None, self.received or signal.Signals(number).name
         if not self._holds and not again:
             raise _NothingToSave
+
+
+class HeldInterrupt:
+    """While entered, the user's Ctrl-C is noted, and raised at the end of the ``with`` block: never in the middle of an
+    update, after which a run could not go on and not even be saved. A second one is raised at once.
+
+    Does nothing where somebody else takes care of SIGINT, an outer block of this kind included.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._holds = False
+
+    def __enter__(self) -> Self:
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._note)
+            self._holds = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._holds:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.came and error is None:
+            raise KeyboardInterrupt
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        if self.came:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # so that it is known as the user's own
+            raise KeyboardInterrupt
+        self.came = True

@@ -15,19 +15,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from whorl.config.bounds import AtLeast
+from whorl.config.kinds import Kind
 from whorl.config.layers import difference, from_plain
 from whorl.config.schema import Config, Resources
 from whorl.config.toml import load_toml
-from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, ConfigError, WhorlError
+from whorl.config.values import check
+from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, CheckpointError, ConfigError, WhorlError
 from whorl.evaluate import Evaluation, evaluate
 from whorl.policy import TrainedPolicy, newest_policy
 from whorl.prepare import check_machine, prepare
 from whorl.resolve import config_from_keywords
+from whorl.runs.checkpoint import find_checkpoints
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
+from whorl.runs.result import Result
 from whorl.runs.run import Run
 from whorl.session import UNLIMITED, Session, plan_of
-from whorl.signals import StopSignals
+from whorl.signals import HeldInterrupt, StopSignals
+from whorl.workflows.registry import get_workflow
 
 
 def train(agent: str, env: str, *, run_dir: str | Path | None = None, quiet: bool = True, **settings: Any) -> Run:
@@ -79,6 +85,7 @@ def _resumed_session(
 ) -> Session:
     directory = RunDirectory.open(run_dir)
     stored = stored_config(directory)
+    begins_again = _lost_checkpoints(directory)
     config = resumed_config(stored, steps, changes)
     changed = difference(stored, config)
     job = prepare(config)
@@ -87,9 +94,27 @@ def _resumed_session(
         signals.hold()
     # A changed config is kept, so that the next resume needs no flags to go on with it.
     session = Session(job, directory, console, write_config=bool(changed))
+    if begins_again:
+        session.journal.warn(begins_again)
     for change in changed:
         session.journal.warn(f"resumed with another {change}")
     return session
+
+
+def _lost_checkpoints(directory: RunDirectory) -> str:
+    """A warning where a run had not come to its first checkpoint and begins again. One whose checkpoints are gone is
+    refused: nothing is started from scratch behind the user's back."""
+    if find_checkpoints(directory.checkpoints):
+        return ""
+    if directory.result.is_file():
+        result = Result.read(directory.result)
+        if result.updates and result.status != "failed":
+            raise CheckpointError(
+                f"{directory.path}: its result tells of {result.updates} updates, and its checkpoints are gone; "
+                "restore one from a copy, or train anew in another --run-dir"
+            )
+    had_begun = directory.metrics.is_file() and directory.metrics.stat().st_size > 0
+    return "no checkpoint had been saved: the run begins again at the start" if had_begun else ""
 
 
 def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -> Config:
@@ -99,16 +124,18 @@ def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -
     engine = given.pop("engine", stored.engine.name)
     return replace(
         stored,
-        resources=_shared_out(stored.resources, given),
+        resources=_shared_out(stored.resources, given, get_workflow(stored.workflow.name).learners_act),
         run=run if steps is None else replace(run, steps=steps),
         engine=replace(stored.engine, name=engine),
     )
 
 
-def _shared_out(stored: Resources, given: dict[str, Any]) -> Resources:
+def _shared_out(stored: Resources, given: dict[str, Any], learners_act: bool) -> Resources:
     """As many environments and shards as before (results depend on both) over other numbers of actors and learners.
     Of actors and envs_per_actor one is enough."""
     lanes = stored.actors * stored.envs_per_actor
+    if learners_act and "learners" in given:
+        given = {"actors": given["learners"], **given}
     if "actors" in given:
         given = {"envs_per_actor": lanes // given["actors"], **given}
     elif "envs_per_actor" in given:
@@ -213,14 +240,20 @@ class Trainer:
     @property
     def done(self) -> bool:
         """The run has reached its steps or its return."""
-        return self._session.finished is not None
+        return self._session.finished is not None and bool(self._session.finished["complete"])
 
     def step(self, updates: int = 1) -> dict[str, Any]:
-        """Collect and learn; returns the last update's metrics."""
+        """Collect and learn; returns the last update's metrics. Ctrl-C is raised where the run can go on or be saved
+        (``close`` does); a second one at once."""
+        updates = check(Kind("integer", bounds=(AtLeast(1),)), updates, "updates")
         goal = self.updates + updates
         session = self._open_session()
         session.allow(goal)
-        session.run(lambda: self.updates >= goal)
+        try:
+            session.run(lambda: self.updates >= goal)
+        except KeyboardInterrupt:
+            session.allow(self.updates)
+            raise
         return session.journal.last
 
     def save(self) -> Path:
@@ -241,7 +274,11 @@ class Trainer:
         return self._session
 
     def close(self) -> None:
-        """Save, end every process and write the result. Closing twice is fine."""
+        """Save, end every process and write the result. Closing twice is fine. Ctrl-C waits until that is done."""
+        with HeldInterrupt():
+            self._close()
+
+    def _close(self) -> None:
         if self._session.closed:
             return
         if self._session.failure is not None:  # it was raised already, and there is nobody left to save anything

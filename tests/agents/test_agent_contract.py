@@ -1,4 +1,4 @@
-"""What every registered agent must keep, for every kind of space."""
+"""What every registered agent must keep, those of installed packages too, for every kind of space."""
 
 import contextlib
 import dataclasses
@@ -32,6 +32,7 @@ from whorl.models.config import NetworkConfig
 from whorl.ops.noise import uniform
 from whorl.types import EnvSpec
 
+OWN = {"a2c", "ddpg", "dqn", "impala", "ppo", "sac", "td3"}
 SPACES = {
     "vector": (env_spec((VECTOR,), DISCRETE), NetworkConfig()),
     "dict": (env_spec((VECTOR, PLACE), MULTI), NetworkConfig()),
@@ -103,9 +104,10 @@ def test_act_gives_what_the_spec_says(name: str, space: str) -> None:
 @every_pair
 def test_acting_is_pure_and_the_same_for_every_split_of_the_lanes(name: str, space: str) -> None:
     agent, config, env = build(name, space)
-    policy = agent.policy(config, env)
+    learning, policy = agent.learning(config, env, settings()), agent.policy(config, env)
     spec = policy.spec
-    views = spec.weights.views(agent.learning(config, env, settings()).weights().copy())
+    run_update([learning], cut(collect(policy, learning.weights().copy(), env, 8), 1), 0)  # weights may begin at 0
+    views = spec.weights.views(learning.weights().copy())
     for array in views.values():
         array.flags.writeable = False
     lanes = 13
@@ -138,8 +140,9 @@ def test_an_update_changes_the_weights_and_reports_finite_numbers(name: str, spa
             array.flags.writeable = False
         metrics = run_update([learning], cut(trajectory, 1), number)
     assert not np.array_equal(before, learning.weights())
-    assert any(metric.endswith("loss") for metric in metrics)
-    assert any(metric.endswith("gradient_norm") for metric in metrics)
+    if name in OWN:  # a habit of ours; the contract leaves the metrics to the agent
+        assert any(metric.endswith("loss") for metric in metrics)
+        assert any(metric.endswith("gradient_norm") for metric in metrics)
     assert all(np.isfinite(value) for value in metrics.values())
     for field, array in policy.spec.weights.views(learning.weights()).items():
         assert np.all(np.isfinite(array)), field

@@ -1,5 +1,7 @@
 """The same bits: for any number of learners, and after save and load."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from agent_batches import BOUNDED, BOX, collect, cut, env_spec, settings
@@ -12,10 +14,10 @@ from whorl.agents.dqn.config import DQNConfig
 from whorl.agents.impala.config import ImpalaConfig
 from whorl.agents.off_policy.settings import ReplayConfig
 from whorl.agents.ppo.config import PPOConfig
-from whorl.agents.registry import get_agent
+from whorl.agents.registry import agent_names, get_agent
 from whorl.agents.sac.config import SACConfig
 from whorl.agents.td3.config import TD3Config
-from whorl.errors import CheckpointError
+from whorl.errors import CheckpointError, ConfigError
 from whorl.models.config import NetworkConfig
 from whorl.types import EnvSpec
 
@@ -38,6 +40,8 @@ CASES = {
     "impala": ("impala", ImpalaConfig(rows=16, minibatches=2, normalise_rewards=True)),
     "impala_lstm": ("impala", ImpalaConfig(rows=16, optimiser="rmsprop", network=LSTM)),
 }
+CASES |= {name: (name, get_agent(name).config()) for name in agent_names() if name not in CASES}
+"""Agents of installed packages as well."""
 ENV = env_spec(action=BOX)
 ENVS = {"dqn": env_spec(), **dict.fromkeys(("ddpg", "td3", "sac"), env_spec(action=BOUNDED))}
 """For those that do not serve unbounded continuous actions."""
@@ -50,7 +54,13 @@ def fresh(case: str, shards: int = 1) -> Learning:
 
 
 def env_of(case: str) -> EnvSpec:
-    return ENVS.get(CASES[case][0], ENV)
+    """What an agent serves; of the agents of others the first kind of action they do."""
+    name, config = CASES[case]
+    for env in (ENVS.get(name, ENV), env_spec(), env_spec(action=BOUNDED)):
+        with contextlib.suppress(ConfigError):
+            get_agent(name).spec(config, env)
+            return env
+    pytest.skip(f"{name} serves no vector observations")
 
 
 def train(case: str, learners: list[Learning], shards: int, updates: range) -> None:

@@ -156,7 +156,12 @@ def test_version(whorl):
     ("error", "code", "line"),
     [
         (CheckpointError("r: damaged;\ntry another"), 1, "whorl: error: r: damaged; try another\n"),
-        (ZeroDivisionError("oops"), 1, "whorl: error: unexpected ZeroDivisionError: oops; run again with --debug\n"),
+        (
+            ZeroDivisionError("oops"),
+            1,
+            "whorl: error: unexpected ZeroDivisionError: oops (test_cli_commands.py:LINE in fail); "
+            "run again with --debug\n",
+        ),
         (KeyboardInterrupt(), 130, "whorl: interrupted\n"),
     ],
 )
@@ -165,6 +170,7 @@ def test_errors_are_one_line_and_debug_shows_the_traceback(whorl, monkeypatch, e
         raise error
 
     monkeypatch.setattr(sys.modules["whorl.trainer"], "resume_training", fail)
+    line = line.replace("LINE", str(fail.__code__.co_firstlineno + 1))
     assert whorl("resume", "r") == (code, "", line)
     if isinstance(error, Exception):
         code_of_debug, _, err = whorl("resume", "r", "--debug")

@@ -25,8 +25,17 @@ BAD_INPUT = [
     ((*TRAIN, "--actors", "-4"), "--actors: expected an integer, at least 1; got -4"),
     ((*TRAIN, "--actors", "0"), "at least 1; got 0"),
     ((*TRAIN, "--actors", "2.5"), "expected an integer"),
+    ((*TRAIN, "--actors=--"), "--actors: expected a value; got '--'"),
+    ((*TRAIN, "--set", "env.kwargs.x=" + 5000 * "9", "--set", "x=1"), "there is no such setting"),
+    ((*TRAIN, "--set", "agent.network.hidden=[64, 0]"), "expected an integer, at least 1; got 0"),
+    ((*TRAIN, "--set", "agent.network.hidden=" + 101 * "8,"), "hidden: expected at most 100 layers; got 101"),
     ((*TRAIN, "--steps", "nan"), "--steps: expected an integer"),
     ((*TRAIN, "--stop-return", "nan"), "--stop-return: expected a finite number"),
+    (
+        (*TRAIN, "--set", "zzz=9.8"),
+        "--set zzz: there is no such setting; docs/reference/settings.md lists them all "
+        "(a keyword argument of the environment is env.kwargs.zzz)",
+    ),
     ((*TRAIN, "--workflow", "snyc"), "there is no workflow 'snyc'; did you mean sync?"),
     ((*TRAIN, "--engine", "mpi"), "there is no engine 'mpi'; there are inline, local"),
     ((*TRAIN, "--set", "agent.learning_rate=nan"), "--set agent.learning_rate: expected a finite number; got nan"),

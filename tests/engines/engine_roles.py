@@ -57,7 +57,7 @@ def consume(role: Role, inputs: list[Channel]) -> RoleGenerator:
             channel.release()
             reads += 1
             if reads % 1000 == 0:
-                role.line.send("metrics", {"reads": reads})
+                role.line.send("metrics", {"update": reads, "reads": reads})
         if not any(channel.readable.ready() for channel in inputs):
             yield Wait(
                 tuple(channel.readable for channel in inputs),
@@ -187,7 +187,7 @@ def add_for_ever(role: Role, group: Group) -> RoleGenerator:
         assert (group_layout().views(total)["row"] == rounds * group.size).all()
         rounds += 1
         if rounds % 200 == 0:
-            role.line.send("metrics", {"rounds": rounds, "incarnation": role.incarnation})
+            role.line.send("metrics", {"update": rounds, "rounds": rounds, "incarnation": role.incarnation})
 
 
 def group_layout() -> Layout:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from whorl.engines.contract import ChannelSpec, Plan, RoleId, RoleSpec
+from whorl.engines.inline.engine import InlineEngine
 from whorl.engines.local.limits import available_memory_bytes, is_out_of_memory, out_of_memory_kills
 from whorl.engines.local.memory import create_segment
 from whorl.errors import BadInputError
@@ -32,9 +33,14 @@ def one_channel(size_bytes: int) -> Plan:
 
 
 def test_more_memory_than_there_is_is_refused(launch):
-    with pytest.raises(BadInputError, match=r"needs 1024\.00 TiB|needs \d+\.\d\d GiB of shared memory"):
+    with pytest.raises(BadInputError, match=r"needs 1024\.00 TiB|needs \d+\.\d\d GiB of memory"):
         launch(one_channel(2**50))
     assert not psutil.Process().children()
+
+
+def test_inline_refuses_more_memory_than_there_is():
+    with pytest.raises(BadInputError, match=r"needs \d+\.\d\d GiB of memory"):
+        InlineEngine().check(one_channel(2**50))
 
 
 def test_too_many_slots_are_refused(launch):

@@ -4,11 +4,13 @@ import os
 import re
 import signal
 import threading
+from collections import namedtuple
 
 import gymnasium
 import numpy as np
 import pytest
 from env_helpers import drain, fresh, spec_of
+from gymnasium import spaces
 
 from whorl.config.schema import EnvConfig
 from whorl.envs import containment
@@ -16,8 +18,8 @@ from whorl.envs.containment import SideEffectsUndone, close_quietly, current_dir
 from whorl.envs.deadline import StepDeadline
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS
 from whorl.envs.lanes import ScalarLanes
-from whorl.envs.probe import probe_env
-from whorl.errors import EnvironmentFault
+from whorl.envs.probe import check_reward_is_finite, probe_env, probe_lane
+from whorl.errors import EnvironmentFault, last_line
 
 
 def lanes_of(env_id: str, count: int = 2, **kwargs: object) -> ScalarLanes:
@@ -258,3 +260,50 @@ def test_the_clock_knows_the_lane_of_a_slow_step() -> None:
     assert {deadline_s for _, deadline_s, _ in entered} == {7.0}
     list(step(ScalarLanes(config, spec_of(config), range(4, 6), 1, WordClock()), 2))
     assert marked == [4, 5, 4, 5]
+
+
+class NamedStep(gymnasium.Env):
+    """Returns named tuples, as some wrappers do."""
+
+    observation_space = spaces.Discrete(2)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return namedtuple("Step", "observation reward terminated truncated info")(1, 0.5, False, False, {})
+
+
+def test_a_named_tuple_is_a_tuple() -> None:
+    config = EnvConfig(f"{__name__}:NamedStep")
+    lane, _ = probe_lane(config, spec_of(config))
+    lane.begin(0)
+    assert lane.step(0) == (0.5, False, False)
+
+
+def test_the_probe_refuses_a_reward_that_float32_cannot_hold() -> None:
+    config = EnvConfig(f"{__name__}:NamedStep")
+    lane, _ = probe_lane(config, spec_of(config))
+    with pytest.raises(EnvironmentFault, match="a finite float32"):
+        check_reward_is_finite(lane, 1e300)
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (_Mute(), "_Mute: (its message cannot be read: RuntimeError)"),
+        (ValueError("name \udcff.csv"), "ValueError: name ?.csv"),
+        (ValueError("x\n" * 10**6), "ValueError: " + " ".join("x" * 150)),
+    ],
+)
+def test_any_exception_becomes_one_line_that_can_be_written(error: Exception, line: str) -> None:
+    found = last_line(error)
+    assert found.startswith(line)
+    assert len(found) < 350
+    found.encode()

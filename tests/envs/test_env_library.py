@@ -19,7 +19,8 @@ from whorl.envs.library import slow
 from whorl.envs.registry import make_env
 
 WELL_BEHAVED = [
-    "Slow", "Identity", "IdentityBox", "Chain", "Reach", "DelayedReward", "Recall", "Dict", "Image", "Endless", "Empty",
+    "Slow", "Identity", "IdentityBox", "Chain", "Reach", "Cliff", "DelayedReward", "Recall", "Dict", "Image",
+    "Endless", "Empty",
     "Crash",
 ]  # fmt: skip
 
@@ -35,7 +36,7 @@ def test_gymnasium_finds_no_fault(name: str) -> None:
 
 def test_the_catalogue_has_a_line_for_each() -> None:
     entries = library.catalogue()
-    assert len(entries) == 17
+    assert len(entries) == 18
     assert all(env_id.startswith("whorl/") and 20 < len(summary) < 120 for env_id, summary in entries)
 
 
@@ -61,6 +62,8 @@ def test_identity_chain_and_delayed_reward_pay_exactly() -> None:
     assert play(make_env("whorl/Chain-v0"), lambda o, m: 0) == 0.0
     assert play(make_env("whorl/Reach-v0", {"n": 6}), lambda o, m: np.ones(1, np.float32)) == 1.0
     assert play(make_env("whorl/Reach-v0"), lambda o, m: -np.ones(1, np.float32)) == 0.0
+    assert play(make_env("whorl/Cliff-v0"), lambda o, m: 1 - o % 2) == 1.0
+    assert play(make_env("whorl/Cliff-v0"), lambda o, m: 1) == 0.0
     assert play(make_env("whorl/DelayedReward-v0"), lambda o, m: int(o[0] == 0)) == 1.0
     assert play(make_env("whorl/DelayedReward-v0"), lambda o, m: int(o[0] > 0)) == 0.0
     assert play(make_env("whorl/Dict-v0"), lambda o, m: o["pair"][1]) == 10.0

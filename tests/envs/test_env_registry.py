@@ -28,6 +28,7 @@ def test_unknown_ids_suggest_the_nearest(env_id: str, near: str) -> None:
     with pytest.raises(BadInputError, match=rf"no environment '{env_id}'; did you mean .*{near}") as error:
         make_env(env_id)
     assert "\n" not in str(error.value)
+    assert (f"MODULE:{env_id}" in str(error.value)) == (":" not in env_id and "/" not in env_id)
 
 
 def test_modules_and_classes() -> None:

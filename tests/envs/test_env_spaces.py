@@ -180,3 +180,25 @@ def test_specs_survive_json(env_id: str) -> None:
     spec = spec_of(EnvConfig(id=env_id))
     text = json.dumps(spec_to_json(spec), allow_nan=False)
     assert spec_from_json(json.loads(text)) == spec
+
+
+class _RaisesWhenRead:
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "message"),
+    [
+        (spaces.Dict(a=spaces.Discrete(2)), {"a": 0, 1: 2, None: 3}, r"also 1, None"),
+        (spaces.Box(-1, 1, (3,)), _RaisesWhenRead(), "a _RaisesWhenRead .not today"),
+    ],
+)
+def test_values_that_resist_being_looked_at_are_refused(space: spaces.Space, observation: object, message: str) -> None:
+    door = ObservationDoor(space, "E", 10**6)
+    with pytest.raises(RefusedValue, match=message):
+        door.write(observation, targets_of(door.leaves))
+
+
+def test_a_reward_beyond_floats_is_infinite() -> None:
+    assert check_reward(10**400) == float("inf")

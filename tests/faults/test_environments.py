@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import LOCAL, Ended, also_long, kwargs_of_env, metric_updates, result_of, whorl
+from running import LOCAL, SOURCE, Ended, also_long, kwargs_of_env, metric_updates, result_of, whorl
 
 PROCESS = ("--set", "env.hosting=process")
 INSIDE = ("--set", "env.hosting=inside")
@@ -188,3 +188,40 @@ def test_episodes_of_no_length_do_not_stall(run_dir: Path) -> None:
     result = result_of(run_dir)
     assert result["episodes"] == result["env_steps"]
     assert result["return_mean"] == 0.0
+
+
+THREADED = """
+import threading, time
+import gymnasium
+from gymnasium import spaces
+
+class Threaded(gymnasium.Env):
+    observation_space = action_space = spaces.Discrete(2)
+
+    def __init__(self):
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, 1.0, True, False, {}
+
+class Unusual(Threaded):
+    def __init__(self):
+        pass
+
+    def step(self, action):
+        class Cancelled(BaseException):
+            pass
+        raise Cancelled("elsewhere")
+"""
+
+
+def test_threads_left_behind_do_not_keep_the_command_from_ending(run_dir: Path) -> None:
+    (run_dir.parent / "threaded.py").write_text(THREADED)
+    environ = {"PYTHONPATH": f"{SOURCE}:{run_dir.parent}"}
+    options = ("--engine", "inline", "--steps", "100", "--run-dir")
+    assert whorl("train", "ppo", "threaded:Threaded", *options, run_dir, environ=environ).code == 0
+    ended = whorl("train", "ppo", "threaded:Unusual", *options, run_dir.with_name("other"), environ=environ)
+    assert (ended.code, "Cancelled: elsewhere" in ended.complaint) == (1, True)

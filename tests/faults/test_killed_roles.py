@@ -142,6 +142,16 @@ def test_a_killed_nursery_is_replaced_with_all_it_started(run_dir: Path, same_as
     assert any("nursery" in warning for warning in ended.warnings)
 
 
+def test_a_learner_that_dies_at_the_same_update_each_time_ends_the_run(run_dir: Path) -> None:
+    """It does the updates before that one again each time: they are no progress."""
+    fault = {"WHORL_FAULT": "learner:0:update=2:raise:always"}
+    limits = ("--set", "engine.max_restarts_without_progress=2", "--set", "engine.max_restarts=6")
+    seldom = ("--set", "run.checkpoint_every_s=1000")
+    ended = whorl(*TRAIN, *LOCAL, *limits, *seldom, "--run-dir", run_dir, environ=fault)
+    assert ended.code == 1
+    assert "learner-0 was lost 3 times without a new update between" in ended.complaint
+
+
 def test_an_actor_that_dies_each_time_ends_the_run_with_its_cause(run_dir: Path) -> None:
     fault = {"WHORL_FAULT": "actor:0:env_step=40:raise:always"}
     started = time.monotonic()

@@ -90,7 +90,7 @@ def lab(tmp_path: Path) -> Path:
     package = tmp_path / "site" / "lab"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    for name in ("envs", "agents"):
+    for name in ("envs", "agents", "workflows"):
         (code,) = re.findall(rf"^```python\n(# lab/{name}\.py\n.*?)^```", TEXT, re.S | re.M)
         (package / f"{name}.py").write_text(code)
     about = tmp_path / "site" / "lab-1.0.dist-info"
@@ -126,3 +126,42 @@ def test_a_package_plugs_its_environment_and_its_agent_in(lab: Path) -> None:
         hashes.add(result["weights_sha256"])
     assert len(hashes) == 1
     assert whorl(lab, "eval", "inline", "--episodes", "2").startswith("2 episodes: ")
+
+
+def test_the_workflow_runs_by_name_and_by_place(lab: Path) -> None:
+    assert re.search("^mine +sync with a learner of our own$", whorl(lab, "list", "workflows"), re.MULTILINE)
+    hashes = set()
+    for number, workflow in enumerate(("sync", "mine", "lab.workflows:MINE")):
+        where = ["--workflow", workflow, "--run-dir", str(number)]
+        whorl(lab, "train", "lab.agents:AGENT", "lab.envs:Drift-v0", "--steps", "600", "--quiet", *where)
+        result = json.loads((lab / str(number) / "result.json").read_text())
+        assert result["exact"] == (workflow == "sync")
+        hashes.add(result["weights_sha256"])
+    assert len(hashes) == 1
+
+
+def test_the_agent_keeps_the_contract_of_agents(lab: Path) -> None:
+    """By the command that CONTRIBUTING names."""
+    (command,) = re.findall(r"`pytest (tests/agents/test_agent_contract\.py -k reinforce)`", TEXT)
+    (more,) = re.findall(r"`(tests/agents/test_agent_exactness\.py)`", TEXT)
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(lab / "site"), str(root / "src")])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *command.split(), more],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_agent_is_short_and_learns(lab: Path) -> None:
+    """A random policy gets about 20 on CartPole-v1; the example trains until the mean of 100 episodes is 100."""
+    assert len((lab / "site" / "lab" / "agents.py").read_text().splitlines()) < 150
+    where = ["--envs-per-actor", "8", "--seed", "1", "--steps", "60000", "--stop-return", "100", "--run-dir", "run"]
+    whorl(lab, "train", "reinforce", "CartPole-v1", "--quiet", *where)
+    result = json.loads((lab / "run" / "result.json").read_text())
+    assert (result["status"], result["exact"]) == ("completed", True)
+    assert result["return_mean"] >= 100

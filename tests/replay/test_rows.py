@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from made_up_rows import AGENT, ENV, MadeUpLane, write_trajectory
-from whorl.replay.rows import RowRing
+from whorl.replay.rows import RowRing, with_cut
 
 DISCOUNT = 0.9
 events = st.sampled_from(["step", "step", "step", "end", "fault"])
@@ -105,3 +105,23 @@ def test_segments_change_their_stamp_exactly_when_they_change(monkeypatch: pytes
             if piece in before:
                 assert (stamp == before[piece][0]) == (content == before[piece][1]), (number, piece)
         before = now
+
+
+def test_a_cut_ends_returns_at_the_last_observation_of_a_trajectory() -> None:
+    """Trajectories that do not follow on each other: three steps ahead, and never into the next one."""
+    lanes = [MadeUpLane(i, ["step"] * 100) for i in range(2)]
+    made = write_trajectory(lanes, 0)
+    for _ in range(5):
+        other = write_trajectory(lanes, 1)  # of which only the last is stored
+    ring = RowRing(ENV, 2, 20, 3, 0.5)
+    for trajectory in (made, other):
+        ring.insert(with_cut(trajectory))
+    rows = AGENT.rows
+    drawn = ring.take(np.array([(rows - 1) * 2, (rows - 2) * 2 + 1]))
+    assert drawn.discount.tolist() == [0.5, 0.25]
+    assert drawn.reward.tolist() == [
+        made["reward"][rows - 1, 0],
+        made["reward"][rows - 2, 1] + 0.5 * made["reward"][rows - 1, 1],
+    ]
+    assert drawn.next_observation["obs"].tolist() == made["obs/obs"][rows].tolist()
+    assert rows * 2 not in ring.drawable  # the cut itself

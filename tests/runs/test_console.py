@@ -118,6 +118,13 @@ def test_summary_of_a_failed_run_names_the_error_and_how_to_go_on() -> None:
     assert "Next\n  whorl resume run\n" in text
 
 
+def test_a_run_that_failed_before_its_first_update_is_neither_judged_nor_looked_at() -> None:
+    failed = result(status="failed", error="no licence", return_mean=None, updates=0, env_steps=0, episodes=0)
+    lines = summary_lines(status(return_history=()), failed, Path("run"), ascii_only=False)
+    assert lines[-2:] == ["Next", "  whorl resume run"]
+    assert not any(line.startswith("  time") for line in lines)
+
+
 def test_panel_fits_eighty_columns() -> None:
     stream = io.StringIO()
     rich = RichConsole(file=stream, width=80, force_terminal=False)

@@ -99,3 +99,11 @@ def test_damaged_lock_file_is_taken_over(run: RunDirectory) -> None:
     (run.path / "lock").write_bytes(b'{"pid": 1, "ho\xff')
     with run.lock() as lock:
         assert lock.token == 1
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "x" * 5000, "a\0b"])
+def test_impossible_paths_are_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(BadInputError, match="cannot be opened"):
+        RunDirectory.open(tmp_path / path)
+    with pytest.raises(BadInputError, match="cannot make a run directory"):
+        RunDirectory.create(tmp_path / path, "ppo", "CartPole-v1")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -149,3 +150,9 @@ def test_tensorboard_missing_says_how_to_install(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'whorl\[tensorboard\]'"):
         TensorBoardWriter(tmp_path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with pytest.raises(BadInputError, match="not a plain file"):
+        read_metrics(tmp_path / "metrics.jsonl")

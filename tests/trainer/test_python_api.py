@@ -149,7 +149,7 @@ def test_a_run_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_runs_are_numbered_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     paths = [whorl.train("ppo", "CartPole-v1", steps=300).path for _ in range(2)]
-    assert paths == [Path("runs/ppo-CartPole-v1-1"), Path("runs/ppo-CartPole-v1-2")]
+    assert paths == [tmp_path / "runs/ppo-CartPole-v1-1", tmp_path / "runs/ppo-CartPole-v1-2"]
 
 
 def test_tensorboard_reads_what_a_run_wrote(tmp_path: Path) -> None:

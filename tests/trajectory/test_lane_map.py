@@ -30,3 +30,15 @@ def test_everybody_has_contiguous_lanes():
 def test_what_does_not_divide_is_refused_with_what_would(resources: Resources, suggestion: str):
     with pytest.raises(ConfigError, match=suggestion):
         LaneMap.from_resources(resources)
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        (Resources(actors=10**15, envs_per_actor=1), "use at most 65536"),
+        (Resources(actors=1, envs_per_actor=10**15), "use at most 1048576"),
+    ],
+)
+def test_absurd_numbers_are_refused(resources: Resources, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        LaneMap.from_resources(resources)

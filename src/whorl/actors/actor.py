@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,7 +21,16 @@ from whorl.types import Arrays, Layout, leaves_of
 class Actor:
     """Acts for the lanes the plan gave it. A context manager: leaving it closes the environments."""
 
-    def __init__(self, job: Job, role: Role, layout: Layout, commands: list[Channel], answers: list[Channel]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        role: Role,
+        layout: Layout,
+        commands: list[Channel],
+        answers: list[Channel],
+        listen: Callable[[], object] | None = None,
+    ) -> None:
+        """``listen`` is for a role that does more than act: it reads the role's line, and tells ``host_lost``."""
         self._job = job
         self._role = role
         self._lanes = job.lane_map.lanes_of_actor(role.id.index)
@@ -32,13 +41,14 @@ class Actor:
         if commands:
             channels = list(zip(commands, answers, strict=True))
             hosted = HostedLanes(
-                job.env, self._lanes, channels, self._wait, self._listen, self._recovered, role.incarnation
+                job.env, self._lanes, channels, self._wait, listen or self._listen, self._recovered, role.incarnation
             )
             self._hosted: HostedLanes | None = hosted
             self._envs: LaneEnvs = hosted
         else:
             self._hosted = None
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
+        self._order = -1
         self._tells_of_faults_at = 1
         policy = job.agent.policy(job.config.agent, job.env)
         strike = fault_hook(role.id, role.incarnation)
@@ -48,14 +58,20 @@ class Actor:
         """Wait for the start order, bring the lanes to where it says, and return the number of the next trajectory."""
         while (order := self._listen()) is None:
             yield Wait((self._role.line.readable,), "the learner's start order")
+        return (yield from self.begin_at(order))
+
+    def begin_at(self, order: Mapping[str, Any]) -> Generator[Wait, None, int]:
+        """Bring the lanes to where an order says, and return the number of the next trajectory."""
         states = unpack_lane_states(order, self._job.env)
         yield from self._collector.begin(states, leaves_of(order, "state/"))
+        self._order = int(order["order"])
         return int(order["number"][0])
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory with the weights as they are."""
         yield from self._collector.fill(trajectory, self._weight_views, version, number)
         trajectory["incarnation"][0] = self._role.incarnation
+        trajectory["order"][0] = self._order
         if self._envs.fault_count >= self._tells_of_faults_at:
             self._tell_of_faults()
 
@@ -75,14 +91,19 @@ class Actor:
         peers = tuple(RoleId("env", lane) for lane in lanes)
         return Wait((*endpoints, self._role.line.readable), waiting_for, peers)
 
-    def _listen(self) -> Arrays | None:
+    def _listen(self) -> dict[str, Any] | None:
         """Hear which environments' processes were replaced, at any time; returns a start order if one comes."""
         while (message := self._role.line.try_receive()) is not None:
             if message.kind == "start":
                 return message.body
-            if message.kind == "lost" and self._hosted is not None:
-                self._hosted.host_lost(message.body["index"], message.body["incarnation"])
+            if message.kind == "lost":
+                self.host_lost(message.body)
         return None
+
+    def host_lost(self, body: Mapping[str, Any]) -> None:
+        """The process of an environment was replaced."""
+        if self._hosted is not None:
+            self._hosted.host_lost(body["index"], body["incarnation"])
 
     def _recovered(self, lane: int) -> None:
         """An environment whose process had died steps again: its deaths so far are not held against it."""

@@ -176,5 +176,7 @@ class LearnerSettings:
     """Of the whole batch."""
     lanes: int
     """Of the whole batch."""
+    contiguous: bool = True
+    """Each lane's trajectory follows on its last one. If not, nothing is known about the rows behind a trajectory."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of what images go through; everything else is float32."""

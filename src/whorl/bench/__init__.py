@@ -20,11 +20,13 @@ from whorl.bench.report import Report, print_report
 from whorl.errors import BadInputError
 
 BENCHMARKS = {
+    "cnn": ("whorl.bench.cnn:run", "The learner's step on images, beside plain eager PyTorch"),
     "ddpg": ("whorl.bench.continuous_pendulum:run_ddpg", "DDPG on Pendulum-v1 against Stable-Baselines3: steps/s"),
     "dqn": ("whorl.bench.dqn_cartpole:run", "DQN on CartPole-v1 against Stable-Baselines3: steps/s"),
     "footprint": ("whorl.bench.footprint:run", "Start-up time, memory of an actor, CPU share of idle environments"),
     "handoff": ("whorl.bench.handoff:run", "A trajectory handed over in shared memory, beside copying it twice"),
     "ppo": ("whorl.bench.ppo_cartpole:run", "PPO on CartPole-v1 against Stable-Baselines3: steps/s, seconds to 475"),
+    "replay": ("whorl.bench.replay:run", "Prioritised replay against TorchRL and cpprb: batches/s"),
     "td3": ("whorl.bench.continuous_pendulum:run_td3", "TD3 on Pendulum-v1 against Stable-Baselines3: steps/s"),
 }
 """Name to ``module:function`` and a summary. The function takes (repeats, directory) and returns a ``Report``."""
@@ -33,7 +35,8 @@ DIRECTORY = Path(".bench")
 
 
 def main(names: list[str], repeats: int = 3, out: Path | None = None) -> int:
-    """Run benchmarks by name; without a name, list them. ``out`` is the JSON file (default: below ``.bench/``)."""
+    """Run benchmarks by name; without a name, list them. ``out`` is a JSON or Markdown file (default: JSON, below
+    ``.bench/``)."""
     if not names:
         for name, (_, summary) in BENCHMARKS.items():
             print(f"  whorl bench {name:<10} {summary}")
@@ -49,7 +52,10 @@ def main(names: list[str], repeats: int = 3, out: Path | None = None) -> int:
         print_report(report)
         reports.append(report)
     path = out or DIRECTORY / f"{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    path.write_text(json.dumps([report.as_json() for report in reports], indent=1) + "\n")
+    if path.suffix == ".md":
+        path.write_text("# Benchmarks\n\n" + "\n".join(report.as_markdown() for report in reports))
+    else:
+        path.write_text(json.dumps([report.as_json() for report in reports], indent=1) + "\n")
     print(f"written to {path}", file=sys.stderr)
     return 0
 

@@ -140,15 +140,15 @@ def plain_step() -> Callable[[], None]:
 
     def step() -> None:
         logits, value = network(image)
-        distribution = torch.distributions.Categorical(logits=logits)
-        ratio = (distribution.log_prob(action) - log_prob_old).exp()
+        log_probs = logits.log_softmax(1)
+        ratio = (log_probs.gather(1, action[:, None])[:, 0] - log_prob_old).exp()
         clipped = ratio.clamp(1 - SETTINGS.clip, 1 + SETTINGS.clip)
         surrogate = torch.min(ratio * advantage, clipped * advantage).mean()
         error = (value - reward).square().mean()
-        entropy = distribution.entropy().mean()
+        entropy = -(log_probs.exp() * log_probs).sum(1).mean()
         loss = -surrogate + SETTINGS.value_coefficient * error - SETTINGS.entropy_coefficient * entropy
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), SETTINGS.max_grad_norm)
         optimiser.step()
 

@@ -14,19 +14,26 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
 
 from whorl.bench.report import Measure, Report
 from whorl.engines.usage import proportional_memory_bytes
 from whorl.errors import WhorlError
 
 IDLE_ENVS = 256
-IDLE_WATCH_S = 20.0
+IDLE_AFTER_S, IDLE_WATCH_S = 15.0, 20.0
+QUICK_STEPS = 24
+"""Of every idle environment, before they idle."""
 SETTLE_S = 2.0
 START_TIMEOUT_S = 300.0
 MIB = 2**20
 
-Family = dict[str, int]
-"""Processes of a run: name (``actor-0``) to pid."""
+Family = dict[int, str]
+"""Processes of a run: pid to name (``actor-0``)."""
 
 
 def run(repeats: int, directory: Path) -> Report:
@@ -59,7 +66,7 @@ def _actor_mib() -> float:
     """The mean of two actors."""
 
     def measure(family: Family) -> float:
-        actors = [pid for name, pid in family.items() if name.startswith("actor-")]
+        actors = [pid for pid, name in family.items() if name.startswith("actor-")]
         return sum(map(proportional_memory_bytes, actors)) / len(actors) / MIB
 
     return _while_running(("ppo", "CartPole-v1", "--actors", "2", "--steps", "100000000"), "actor-", 2, measure)
@@ -67,13 +74,40 @@ def _actor_mib() -> float:
 
 def _idle_percent() -> float:
     def measure(family: Family) -> float:
+        time.sleep(IDLE_AFTER_S)  # until every one is inside its long step
         before, begin = _cpu_s(family), time.monotonic()
         time.sleep(IDLE_WATCH_S)
         return 100 * (_cpu_s(family) - before) / (time.monotonic() - begin)
 
-    slow = ("--set", "env.kwargs.step_time_s=3600", "--set", "env.step_timeout_s=7200", "--set", "env.hosting=process")
+    slow = ("--set", "env.step_timeout_s=7200", "--set", "env.hosting=process")
     share = ("--actors", "4", "--envs-per-actor", str(IDLE_ENVS // 4))
-    return _while_running(("ppo", "whorl/Slow-v0", *share, *slow), "env-", IDLE_ENVS, measure)
+    return _while_running(("ppo", f"{__name__}:Idle-v0", *share, *slow), "env-", IDLE_ENVS, measure)
+
+
+class Idle(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """Quick enough to be looked over before the run; then every step takes an hour."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (4,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin quickly."""
+        super().reset(seed=seed, options=options)
+        self._steps = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Sleep, but for the first steps."""
+        del action
+        self._steps += 1
+        if self._steps > QUICK_STEPS:
+            time.sleep(3600)
+        return np.zeros(4, np.float32), 0.0, False, False, {}
+
+
+gymnasium.register("Idle-v0", entry_point=f"{__name__}:Idle")
 
 
 def _while_running(arguments: tuple[str, ...], kind: str, count: int, measure: Callable[[Family], float]) -> float:
@@ -106,7 +140,7 @@ def _settled(process: subprocess.Popen[bytes], kind: str, count: int) -> Family:
         family = _family(process.pid)
         if family != known:
             known, since = family, time.monotonic()
-        if sum(name.startswith(kind) for name in family) >= count and time.monotonic() - since > SETTLE_S:
+        if sum(name.startswith(kind) for name in family.values()) >= count and time.monotonic() - since > SETTLE_S:
             return family
         time.sleep(0.2)
     raise WhorlError(f"{count} processes {kind}... did not come up within {START_TIMEOUT_S:.0f} s")
@@ -116,7 +150,7 @@ def _family(pid: int) -> Family:
     """A process and all its descendants."""
     found: Family = {}
     try:
-        found[Path(f"/proc/{pid}/comm").read_text().strip()] = pid
+        found[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
         children = [task.joinpath("children").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
         return found
@@ -126,5 +160,6 @@ def _family(pid: int) -> Family:
 
 
 def _cpu_s(family: Family) -> float:
-    """CPU seconds of processes, to the nanosecond (``stat`` counts in hundredths)."""
-    return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in family.values()) / 1e9
+    """CPU seconds of processes with all their threads, to the nanosecond (``stat`` counts in hundredths)."""
+    threads = (task for pid in family for task in Path(f"/proc/{pid}/task").iterdir())
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9

@@ -12,14 +12,19 @@ from whorl.errors import WhorlError
 INSTALL_TIMEOUT_S = 1800
 
 
-def peer_python(directory: Path, name: str, requirements: tuple[str, ...]) -> Path:
+def peer_python(
+    directory: Path,
+    name: str,
+    requirements: tuple[str, ...],
+    shared: tuple[str, ...] = ("torch", "numpy", "gymnasium"),
+) -> Path:
     """The interpreter of the peer's environment, which is made at the first call.
 
-    torch, numpy and gymnasium are those of this process, so that packages are compared and not their dependencies.
+    What is ``shared`` is of the same version as here, so that packages are compared and not their dependencies.
     """
     place = directory.resolve() / name
     python, stamp = place / "bin" / "python", place / "installed.txt"
-    wanted = (*requirements, *(f"{shared}=={_public(version(shared))}" for shared in ("torch", "numpy", "gymnasium")))
+    wanted = (*requirements, *(f"{package}=={_public(version(package))}" for package in shared))
     if stamp.exists() and stamp.read_text().split() == list(wanted):
         return python
     print(f"installing {', '.join(requirements)} into {place} (once) ...", file=sys.stderr)

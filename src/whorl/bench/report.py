@@ -46,12 +46,37 @@ class Report:
     notes: list[str] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=lambda: machine_facts())
 
+    def as_markdown(self) -> str:
+        """A section of a page: the machine, a table for each measure, the notes."""
+        facts = self.machine
+        lines = [f"## {self.title}", ""]
+        lines += [f"{facts['date'][:10]}, {facts['cpu']}, {facts['cpus']} CPUs, load {facts['load_average_1_min']}; "]
+        lines[-1] += f"Python {facts['python']}, torch {facts['torch']}, numpy {facts['numpy']}."
+        for measure in self.measures:
+            lines += ["", f"**{measure.name}** ({measure.unit}; {measure.better} is better): {measure.how}.", ""]
+            lines += ["| | median | times better | every value |", "|---|---:|---:|---|"]
+            for subject, values in measure.values.items():
+                cells = (subject, shown(measure.median(subject)), self.ratio(measure, subject))
+                lines.append(f"| {' | '.join(cells)} | {', '.join(map(shown, values))} |")
+        lines += [f"\nNote: {note}." for note in self.notes]
+        return "\n".join(lines) + "\n"
+
+    def ratio(self, measure: Measure, subject: str) -> str:
+        """How many times better than the reference, or nothing where there is none."""
+        compared = self.reference and subject != self.reference and self.reference in measure.values
+        return f"{measure.advantage(subject, self.reference):.2f}" if compared else ""
+
     def as_json(self) -> dict[str, Any]:
         """Plain values, medians included."""
         plain = asdict(self)
         for measure, entry in zip(self.measures, plain["measures"], strict=True):
             entry["medians"] = {subject: measure.median(subject) for subject in measure.values}
         return plain
+
+
+def shown(value: float) -> str:
+    """Four digits, and never an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def machine_facts() -> dict[str, Any]:
@@ -95,9 +120,8 @@ def print_report(report: Report) -> None:
         for column in ("", "median", "times better", "every value"):
             table.add_column(column, justify="left" if column in ("", "every value") else "right")
         for subject, values in measure.values.items():
-            compared = report.reference and subject != report.reference and report.reference in measure.values
-            ratio = f"{measure.advantage(subject, report.reference):.2f}" if compared else ""
-            table.add_row(subject, f"{measure.median(subject):,.4g}", ratio, "  ".join(f"{v:,.4g}" for v in values))
+            ratio = report.ratio(measure, subject)
+            table.add_row(subject, shown(measure.median(subject)), ratio, "  ".join(map(shown, values)))
         console.print(table)
         console.print(f"  {measure.how}", style="dim")
     for note in report.notes:

@@ -13,7 +13,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", metavar="NAME", nargs="*", help="Benchmarks to run. Without a name: list them.")
     parser.add_argument("--repeats", metavar="N", default="3", help="Runs of each side. Default: 3.")
     parser.add_argument(
-        "-o", "--out", metavar="FILE.json", type=Path, help="Where the figures are written. Default: below .bench/."
+        "-o",
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="A .json or .md file for the figures. Default: below .bench/.",
     )
 
 

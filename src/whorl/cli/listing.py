@@ -27,13 +27,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _agents() -> Rows:
     from whorl.agents.registry import agent_names, get_agent
+    from whorl.config.plugins import summary_of
+    from whorl.resolve import ALIASES
 
-    return [(name, get_agent(name).summary) for name in agent_names()]
+    agents = [(name, summary_of(get_agent, name)) for name in agent_names()]
+    return agents + [(name, f"{agent} in the workflow {workflow}") for name, (agent, workflow) in ALIASES.items()]
 
 
 def _envs() -> Rows:
     from whorl.envs.library import catalogue
+    from whorl.envs.registry import register_plugins
 
+    register_plugins()
     own = sorted(catalogue())
     own_ids = {env_id for env_id, _ in own}
     own = [(env_id, summary.replace("``", "")) for env_id, summary in own]

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from whorl import __version__
-from whorl.errors import EXIT_DONE, EXIT_FAILED, BadInputError, WhorlError
+from whorl.errors import EXIT_DONE, EXIT_FAILED, BadInputError, WhorlError, last_line
 
 EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 1000
@@ -44,14 +44,15 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     if arguments is None:
-        arguments = sys.argv[1:]
         _find_modules_here()
+        return _leave(main(sys.argv[1:]))
     arguments = list(arguments)
     # Before numpy is imported: one thread for its small products, as every process of the local engine has.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = _dispatch(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None and not sys.stdout.closed:  # an environment may have closed it
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # The reader has gone; without this Python would complain again when it flushes at exit.
@@ -59,14 +60,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:
         if "--debug" in arguments:
             import traceback
 
             traceback.print_exc()
         if isinstance(error, WhorlError):
             return _complain(f"error: {error}", error.exit_code)
-        return _complain(f"error: unexpected {type(error).__name__}: {error}; run again with --debug", EXIT_FAILED)
+        if isinstance(error, MemoryError):
+            return _complain(f"error: out of memory: {error or 'nothing is left'}", EXIT_FAILED)
+        return _complain(f"error: unexpected {last_line(error)}; run again with --debug", EXIT_FAILED)
+
+
+def _leave(code: int) -> int:
+    """Threads that an environment has left behind must not keep the command from ending."""
+    import threading
+
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
+    if others:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+    return code
 
 
 def _find_modules_here() -> None:

@@ -37,12 +37,14 @@ class Parser(argparse.ArgumentParser):
         known = [option for option in self._option_string_actions if option.startswith("--")]
         for argument in arguments:
             # First of all, since a misspelt option also looks like a missing or a surplus argument.
-            name = argument.partition("=")[0]
+            name, _, value = argument.partition("=")
             if name == "--":
                 break
             if name.startswith("--") and name not in known:
                 suggestion = did_you_mean(nearest(name, known)) or f"; see {self.prog} --help"
                 raise BadInputError(f"unknown option {name}{suggestion}")
+            if name.startswith("--") and value == "--":  # argparse would drop it and give an empty list
+                raise BadInputError(f"{name}: expected a value; got '--'")
         namespace, extras = self.parse_known_intermixed_args(arguments)
         if extras:
             self.error(f"unexpected argument {extras[0]!r}")

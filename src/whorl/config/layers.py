@@ -103,15 +103,16 @@ class Change(NamedTuple):
 
 def difference(before: Config, after: Config) -> list[Change]:
     """Every setting that differs, by dotted name; None where one side has no such setting."""
-    old, new = dict(_flat("", to_plain(before))), dict(_flat("", to_plain(after)))
+    old, new = dict(flat("", to_plain(before))), dict(flat("", to_plain(after)))
     names = [*old, *(name for name in new if name not in old)]
     return [Change(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
 
 
-def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+def flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Nested tables as dotted names and values."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _flat(f"{prefix}.{key}" if prefix else key, item)
+            yield from flat(f"{prefix}.{key}" if prefix else key, item)
     else:
         yield prefix, value
 

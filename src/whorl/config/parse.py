@@ -97,6 +97,8 @@ def unknown_setting(schema: Schema, name: str, where: str) -> ConfigError:
     names = [*schema.settings, *schema.sections]
     suggestion = nearest_setting(name, names)
     end = did_you_mean(suggestion) or "; docs/reference/settings.md lists them all"
+    if not suggestion and "." not in name:
+        end += f" (a keyword argument of the environment is env.kwargs.{name})"
     return ConfigError(f"{where}: there is no such setting{end}")
 
 

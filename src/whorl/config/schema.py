@@ -46,7 +46,13 @@ class WorkflowConfig:
     """Who acts, who learns, and who waits for whom."""
 
     name: str = ""
-    """``sync`` or ``overlap``; empty: the agent's default."""
+    """``sync``, ``overlap``, ``async``, ``allreduce``, or one of another package: its name, or ``module:NAME``. Empty:
+    the agent's default."""
+    trajectories_per_update: Annotated[int, AtLeast(0)] = 0
+    """Trajectories that an update learns from, over all learners; 0: as many as there are actors. ``async`` takes them
+    as they come; in ``sync`` and ``overlap`` it is always one of each actor."""
+    max_staleness: Annotated[int, AtLeast(0)] | None = None
+    """Trajectories that are more than this many updates old are dropped, and counted. Empty: none is too old."""
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def _unquoted(text: str) -> str:
 def _toml_value(text: str) -> Any:
     try:
         document = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # not TOML, or a number of more digits than Python reads
         return None
     # A text with newlines could smuggle in further keys.
     return document["value"] if set(document) == {"value"} else None

@@ -6,7 +6,7 @@ waits for, and the engine's loop does the waiting:
     def run_actor(role: Role, weights: Board, out: Channel) -> RoleGenerator:
         start = yield from role.line.expect("start")
         while True:
-            yield from weights.wait_for(version, by=role)
+            yield from weights.wait_for(version)
             trajectory = yield from out.reserve()
             ...fill the trajectory...
             out.commit()

@@ -21,10 +21,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from whorl.config.schema import EnvConfig
-from whorl.envs.containment import last_line
 from whorl.envs.probe import EnvProbe
 from whorl.envs.spec_json import spec_from_json, spec_to_json
-from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, WhorlError
+from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, WhorlError, last_line
 
 CHECK_TIMEOUT_S = 60.0
 _PR_SET_PDEATHSIG = 1

@@ -27,19 +27,6 @@ def is_users_interrupt(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def last_line(error: BaseException) -> str:
-    """An exception as the last line of its traceback, with the place in the environment that raised it."""
-    where = ""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is not None:
-        name = os.path.basename(trace.tb_frame.f_code.co_filename)  # noqa: PTH119
-        where = f" ({name}:{trace.tb_lineno} in {trace.tb_frame.f_code.co_name})"
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}{where}" if text else f"{type(error).__name__}{where}"
-
-
 class SideEffectsUndone:
     """Puts signal handlers and the working directory back after an environment's own code ran.
 

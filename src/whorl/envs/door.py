@@ -10,6 +10,7 @@ mean another encoding than the one declared.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,7 +86,7 @@ class _LeafDoor:
         else:
             try:
                 array = np.asarray(value)
-            except (ValueError, TypeError) as error:
+            except Exception as error:  # the value's own code may run here
                 raise refuse(self.leaf.name, self.wanted(), f"a {type(value).__name__} ({error})") from None
         if array.nbytes > self.max_bytes:
             raise refuse(self.leaf.name, f"at most {self.max_bytes} bytes (env.max_observation_bytes)",
@@ -202,15 +203,17 @@ def _check_structure(space: Space, observation: Any, path: Path) -> None:
     """Dict keys and Tuple lengths, down to the leaves."""
     if isinstance(space, spaces.Dict):
         name = leaf_name(path)
+        expected = f"a dict with keys {sorted(space.spaces, key=str)}"
         if not isinstance(observation, dict):
-            raise refuse(name, f"a dict with keys {sorted(space.spaces)}", f"a {type(observation).__name__}")
-        missing, extra = sorted(set(space.spaces) - set(observation)), sorted(set(observation) - set(space.spaces))
+            raise refuse(name, expected, f"a {type(observation).__name__}")
+        missing = sorted(set(space.spaces) - set(observation), key=str)
+        extra = sorted(set(observation) - set(space.spaces), key=str)
         if missing or extra:
             got = " and ".join(
                 [*(["no " + ", ".join(map(repr, missing))] if missing else []),
                  *(["also " + ", ".join(map(repr, extra))] if extra else [])]
             )  # fmt: skip
-            raise refuse(name, f"a dict with keys {sorted(space.spaces)}", got)
+            raise refuse(name, expected, got)
         for key, member in space.spaces.items():
             _check_structure(member, observation[key], (*path, key))
     elif isinstance(space, spaces.Tuple):
@@ -224,7 +227,10 @@ def _check_structure(space: Space, observation: Any, path: Path) -> None:
 def check_reward(reward: Any) -> float:
     """A reward as a float; ``RefusedValue`` where it is no number. Finiteness is the row's check."""
     if isinstance(reward, _NUMBERS):
-        return float(reward)
+        try:
+            return float(reward)
+        except OverflowError:
+            return math.inf
     if isinstance(reward, np.ndarray) and reward.size == 1 and reward.dtype.kind in "fiub":
         return float(reward.reshape(()))
     shape = f" of shape {reward.shape}" if isinstance(reward, np.ndarray) else ""
@@ -257,4 +263,7 @@ def action_door(space: Space) -> Callable[[Array], Sequence[Any]]:
     def arrays(actions: Array) -> Sequence[Any]:
         return list(actions.astype(dtype) if offset is None else (actions + offset).astype(dtype))
 
-    return arrays
+    def scalars(actions: Array) -> Sequence[Any]:
+        return [np.array(number, dtype) for number in actions]
+
+    return arrays if space.shape else scalars

@@ -12,13 +12,13 @@ from typing import Any
 
 from whorl.config.schema import EnvConfig
 from whorl.envs import cartpole, gym_vector
-from whorl.envs.containment import CONTAINED, close_quietly, current_directory, last_line
+from whorl.envs.containment import CONTAINED, close_quietly, current_directory
 from whorl.envs.door import action_door
 from whorl.envs.lane import Refused, StepRaised
 from whorl.envs.probe import check_leaves, check_reward_is_finite, plain_spec, probe_lane, snapshot_works
 from whorl.envs.registry import find_env, make_env
 from whorl.envs.spaces import random_actions
-from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError
+from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, last_line
 from whorl.types import EnvSpec
 
 Say = Callable[[str], None]

@@ -17,11 +17,12 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from whorl.config.schema import EnvConfig
-from whorl.envs.containment import close_quietly, last_line
+from whorl.envs.containment import close_quietly
 from whorl.envs.door import ObservationDoor
 from whorl.envs.lane import Lane
 from whorl.envs.registry import find_env
 from whorl.envs.spaces import random_actions
+from whorl.errors import last_line
 from whorl.ops.keys import key, reset_seed
 from whorl.types import Array, EnvSpec
 

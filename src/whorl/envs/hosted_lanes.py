@@ -56,8 +56,6 @@ class HostedLanes:
         session: int = 0,
     ) -> None:
         self.spec, self.lanes = spec, lanes
-        self.ready = np.zeros(len(lanes), np.bool_)
-        """[lanes] bool: which lanes have answered what was sent."""
         self._wait, self._listen = wait, listen
         self._block = RowBlock(spec, len(lanes))
         self._lines = [
@@ -75,7 +73,6 @@ class HostedLanes:
 
     def send(self, actions: Array) -> None:
         """Ask every host for a step, or for a reset where the lane is on a final-observation row."""
-        self.ready.fill(False)
         for index, line in enumerate(self._lines):
             self._begin(line, line.lane.row(np.array(actions[index], self.spec.action.dtype)))
 
@@ -158,7 +155,6 @@ class HostedLanes:
             return resume(line.conversation)
         except StopIteration:
             line.conversation = None
-            self.ready[line.lane.index] = True
             return None
 
     def _progress(self, line: _Line) -> bool:

@@ -16,12 +16,11 @@ from whorl.envs.containment import (
     close_quietly,
     current_directory,
     is_users_interrupt,
-    last_line,
 )
 from whorl.envs.door import ObservationDoor, RefusedValue, action_door, check_flag, check_reward, refuse
 from whorl.envs.registry import Env, make_env
 from whorl.envs.spaces import action_spec
-from whorl.errors import BadInputError, EnvironmentFault
+from whorl.errors import BadInputError, EnvironmentFault, last_line
 from whorl.ops.keys import reset_seed
 from whorl.types import Array, EnvSpec
 
@@ -98,7 +97,7 @@ class Lane:
                 attempt += 1
                 continue
             try:
-                if type(result) is not tuple or len(result) != 2:
+                if not isinstance(result, tuple) or len(result) != 2:
                     raise refuse("reset", "(observation, info)", _describe(result))
                 self.door.write(result[0], self._targets)
             except RefusedValue as error:
@@ -115,7 +114,7 @@ class Lane:
             raise StepRaised(self._note_fault("step", error)) from error
         self.episode_steps = steps = self.episode_steps + 1
         try:
-            if type(result) is not tuple or len(result) != 5:
+            if not isinstance(result, tuple) or len(result) != 5:
                 raise refuse("step", "(observation, reward, terminated, truncated, info)", _describe(result))
             observation, reward, terminated, truncated, _ = result
             if type(reward) is not float:

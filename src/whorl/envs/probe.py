@@ -21,7 +21,7 @@ from whorl.envs.door import refuse
 from whorl.envs.lane import Lane, StepRaised
 from whorl.envs.registry import Env, make_env
 from whorl.envs.spaces import action_spec, observation_leaves, random_actions
-from whorl.errors import BadInputError, EnvironmentFault
+from whorl.errors import BadInputError, EnvironmentFault, last_line
 from whorl.ops.keys import key
 from whorl.types import Array, EnvSpec
 
@@ -58,21 +58,31 @@ def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = Non
         step_time_s, reset_time_s = _measure(config, spec)
     except StepRaised as error:
         raise EnvironmentFault(f"{error}; nothing but that in the first steps") from None
-    spec = replace(spec, restore=_restore_mode(config, spec), vector_form=_has_vector_form(config, spec))
+    tried_steps = _FEWEST_STEPS if step_time_s * _FEWEST_STEPS < _BUDGET_S else 1
+    restore = _restore_mode(config, spec, tried_steps)
+    spec = replace(spec, restore=restore, vector_form=_has_vector_form(config, spec))
     return EnvProbe(spec, step_time_s, reset_time_s)
 
 
 def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:
     """The spec by the environment's spaces alone: restored by replay, without a vector form."""
+    observation_space, action_space = _spaces_of(config, env)
     own_limit = env.spec.max_episode_steps if env.spec is not None else None
     return EnvSpec(
         env_id=config.id,
-        observation=observation_leaves(env.observation_space, config.id),
-        action=action_spec(env.action_space, config.id),
+        observation=observation_leaves(observation_space, config.id),
+        action=action_spec(action_space, config.id),
         restore="none" if config.restore == "none" else "replay",
         vector_form=False,
         max_episode_steps=min(config.max_episode_steps, own_limit or config.max_episode_steps),
     )
+
+
+def _spaces_of(config: EnvConfig, env: Env) -> tuple[Any, Any]:
+    try:
+        return env.observation_space, env.action_space
+    except Exception as error:
+        raise BadInputError(f"{config.id}: its spaces cannot be read: {last_line(error)}") from error
 
 
 def probe_lane(config: EnvConfig, spec: EnvSpec, lane: int = 0) -> tuple[Lane, list[Array]]:
@@ -113,7 +123,7 @@ def _measure(config: EnvConfig, spec: EnvSpec) -> tuple[float, float]:
                     raise
             if ended:
                 resets_s.append(_timed(lambda: lane.begin(lane.episode + 1)))
-            if len(steps_s) >= _FEWEST_STEPS and time.perf_counter() > stop_s:
+            if steps_s and time.perf_counter() > stop_s:
                 break
     finally:
         lane.close()
@@ -122,7 +132,9 @@ def _measure(config: EnvConfig, spec: EnvSpec) -> tuple[float, float]:
 
 def check_reward_is_finite(lane: Lane, reward: float) -> None:
     """The row's check for one reward."""
-    if not np.isfinite(reward):
+    with np.errstate(over="ignore"):
+        is_finite = bool(np.isfinite(np.float32(reward)))
+    if not is_finite:
         raise lane.refusal(refuse("reward", "a finite float32", str(reward)))
 
 
@@ -132,10 +144,10 @@ def _timed(action: Any) -> float:
     return time.perf_counter() - started_s
 
 
-def _restore_mode(config: EnvConfig, spec: EnvSpec) -> Literal["snapshot", "replay", "none"]:
+def _restore_mode(config: EnvConfig, spec: EnvSpec, tried_steps: int) -> Literal["snapshot", "replay", "none"]:
     if config.restore in ("replay", "none"):
         return config.restore
-    if snapshot_works(config, spec):
+    if snapshot_works(config, spec, tried_steps):
         return "snapshot"
     if config.restore == "snapshot":
         raise BadInputError(
@@ -145,23 +157,23 @@ def _restore_mode(config: EnvConfig, spec: EnvSpec) -> Literal["snapshot", "repl
     return "replay"
 
 
-def snapshot_works(config: EnvConfig, spec: EnvSpec) -> bool:
-    """Whether the environment offers its state, and the state leads to the same future."""
+def snapshot_works(config: EnvConfig, spec: EnvSpec, steps: int = _FEWEST_STEPS) -> bool:
+    """Whether the environment offers its state, and the state leads to the same future over this many steps."""
     lane, targets = probe_lane(config, replace(spec, restore="snapshot"))
     try:
         lane.begin(0)
         if not lane.offers_state():
             return False
-        actions = list(lane.actions_for_env(random_actions(spec.action, 2 * _FEWEST_STEPS, _PROBE_SEED)))
-        for action in actions[:_FEWEST_STEPS]:
+        actions = list(lane.actions_for_env(random_actions(spec.action, 2 * steps, _PROBE_SEED)))
+        for action in actions[:steps]:
             if any(lane.step(action)[1:]):
                 lane.begin(lane.episode + 1)
         saved, episode = lane.snapshot(), lane.episode
         if saved is None:
             return False
-        first = _future(lane, targets, actions[_FEWEST_STEPS:])
+        first = _future(lane, targets, actions[steps:])
         lane.close()
-        return lane.restore(episode, saved) and _future(lane, targets, actions[_FEWEST_STEPS:]) == first
+        return lane.restore(episode, saved) and _future(lane, targets, actions[steps:]) == first
     except StepRaised:
         return False
     finally:

@@ -16,8 +16,8 @@ from typing import Any
 
 import gymnasium
 
-from whorl.envs.containment import CONTAINED, is_users_interrupt, last_line
-from whorl.errors import BadInputError, MissingExtraError
+from whorl.envs.containment import CONTAINED, is_users_interrupt
+from whorl.errors import BadInputError, MissingExtraError, last_line
 
 ENTRY_POINTS = "whorl.envs"
 OWN_EXTRAS = frozenset({"box2d"})
@@ -128,4 +128,5 @@ def _unknown(env_id: str, known: list[str]) -> BadInputError:
     lowered = {name.lower(): name for name in names}
     near = [lowered[name] for name in difflib.get_close_matches(env_id.lower(), lowered, n=3, cutoff=0.6)]
     hint = f"did you mean {' or '.join(near)}?" if near else "`whorl list envs` shows what there is"
-    return BadInputError(f"no environment {env_id!r}; {hint}")
+    module = "" if ":" in env_id or "/" in env_id else f" (one that a module of yours registers: MODULE:{env_id})"
+    return BadInputError(f"no environment {env_id!r}; {hint}{module}")

@@ -25,6 +25,8 @@ Path = tuple[str | int, ...]
 Space = spaces.Space[Any]
 
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
+MOST_CHOICES = 2**20
+"""Of a Discrete or a MultiDiscrete: what a network can still take in or put out as one number for each."""
 ACTIONS = "Discrete, MultiDiscrete, MultiBinary and Box of floats"
 
 
@@ -63,6 +65,7 @@ def observation_leaves(space: Space, env_id: str) -> tuple[ObservationLeaf, ...]
 
 def _leaf(name: str, space: Space, env_id: str) -> ObservationLeaf:
     if isinstance(space, spaces.Discrete):
+        _check_choices(int(space.n), f"observation {name!r}", env_id)
         return ObservationLeaf(name, "discrete", (), "int64", 0.0, float(space.n - 1), int(space.n))
     if isinstance(space, spaces.MultiBinary):
         return ObservationLeaf(name, "vector", tuple(space.shape), "float32", 0.0, 1.0)
@@ -90,9 +93,11 @@ def _image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 def action_spec(space: Space, env_id: str) -> ActionSpec:
     """What the environment takes; ``BadInputError`` when that is not supported."""
     if isinstance(space, spaces.Discrete):
+        _check_choices(int(space.n), "its action", env_id)
         return ActionSpec("discrete", (), "int64", nvec=(int(space.n),))
     if isinstance(space, spaces.MultiDiscrete):
         nvec = tuple(int(n) for n in space.nvec.ravel())
+        _check_choices(sum(nvec), "its action", env_id)
         return ActionSpec("multi_discrete", tuple(space.shape), "int64", nvec=nvec)
     if isinstance(space, spaces.MultiBinary):
         nvec = (2,) * math.prod(int(size) for size in space.shape)
@@ -107,6 +112,12 @@ def action_spec(space: Space, env_id: str) -> ActionSpec:
         high = tuple(float(bound) for bound in space.high.ravel())
         return ActionSpec("box", tuple(space.shape), "float32", low=low, high=high)
     raise BadInputError(f"{env_id}: its action is a {_describe(space)}, which is not supported; use {ACTIONS}")
+
+
+def _check_choices(count: int, what: str, env_id: str) -> None:
+    if count > MOST_CHOICES:
+        raise BadInputError(f"{env_id}: {what} has {count} choices, and networks take one number for each: use fewer "
+                            f"than {MOST_CHOICES}, or a Box")  # fmt: skip
 
 
 def random_actions(action: ActionSpec, count: int, seed: int) -> Array:

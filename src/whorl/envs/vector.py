@@ -10,13 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from whorl.config.schema import EnvConfig
-from whorl.envs.containment import CONTAINED, is_users_interrupt, last_line
+from whorl.envs.containment import CONTAINED, is_users_interrupt
 from whorl.envs.contract import LaneState, Outcome, Rows
 from whorl.envs.deadline import NoClock, StepClock, StepDeadline
 from whorl.envs.door import ObservationDoor, RefusedValue
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS, Refused
 from whorl.envs.row_block import RowBlock
-from whorl.errors import EnvironmentFault
+from whorl.errors import EnvironmentFault, last_line
 from whorl.ops.keys import reset_seed
 from whorl.types import Array, EnvSpec
 

@@ -8,19 +8,16 @@ the next batch has already arrived.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
 from collections.abc import Generator
+from dataclasses import replace
 from enum import IntFlag
-from typing import Any
 
-from whorl.engines.contract import Channel, Group, Role, RoleId, Wait
+from whorl.engines.contract import Group, Role, Wait
 from whorl.errors import CheckpointError
 from whorl.learners.inbox import Inbox
-from whorl.learners.learner import Learner
-from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
+from whorl.learners.intake import Intake
+from whorl.learners.learner import Batch, Learner
 from whorl.learners.saving import Saving
-from whorl.trajectory.layout import env_steps_of
-from whorl.types import Arrays
 
 REPORT_EVERY_ENV_STEPS = 32
 """Updates of fewer env steps share a line of metrics."""
@@ -39,21 +36,17 @@ class Command(IntFlag):
 class Desk:
     """Between updates."""
 
-    def __init__(self, role: Role, learner: Learner, trajectories: list[Channel], group: Group) -> None:
+    def __init__(self, role: Role, learner: Learner, intake: Intake, group: Group) -> None:
         self._role = role
         self._learner = learner
         self._group = group
-        self._channels = dict(zip(sorted(learner.ledgers), trajectories, strict=True))
-        self._arrived: dict[int, deque[Arrays]] = {actor: deque() for actor in self._channels}
-        """Claimed and not yet learnt from; an actor may be a trajectory ahead of the others."""
+        self._intake = intake
         self._inbox = Inbox()
-        self._handed_over: Counter[tuple[int, int]] = Counter()
-        """Environment steps by actor and incarnation."""
-        self._quarantine = Quarantine()
         self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
         self._reported_env_steps = 0
         self._updates_here = 0
+        self._unreported = 0
 
     def open(self) -> Generator[Wait, None, None]:
         """Go on from the newest checkpoint, where there is one."""
@@ -75,11 +68,11 @@ class Desk:
 
     def start_actors(self) -> None:
         """Tell every actor where its lanes stand."""
-        for actor in self._channels:
-            self._role.line.send("start", self._learner.ledgers[actor].order(), to=RoleId("actor", actor))
+        for actor, ledger in self._learner.ledgers.items():
+            self._intake.start(actor, ledger)
 
-    def gather(self) -> Generator[Wait, None, dict[int, Arrays] | None]:
-        """One trajectory of each actor, or None when the run is to stop here. Saves when it is time."""
+    def gather(self) -> Generator[Wait, None, Batch | None]:
+        """The trajectories to learn from next, or None when the run is to stop here. Saves when it is time."""
         # Before the trajectories are waited for: they may take hours, and what was learnt is not to be at risk so long.
         if (yield from self._group.broadcast(int(self._is_time_to_save()))):
             yield from self._save(wait=False)
@@ -88,7 +81,7 @@ class Desk:
             # Whoever leaves early because of a stop finds here that the first learner has heard of it too: it is told
             # before the others. Without this it might say go on, and all would wait for slow trajectories.
             yield from self._group.barrier()
-            self._read_inbox()
+            self.read_inbox()
             yield from self._await_leave()
             command = Command((yield from self._group.broadcast(self._command())))
             asked_for, self._inbox.save = self._inbox.save, False
@@ -100,13 +93,15 @@ class Desk:
                 return None
             if command & Command.GO_ON:
                 yield from self._collect(leave_on_wish=False)
-                return {actor: arrived[0] for actor, arrived in self._arrived.items()}
+                return self._intake.batch()
 
     def _await_leave(self) -> Generator[Wait, None, None]:
         """The first learner waits here while the driver lets the run go no further; a wish to save interrupts it."""
         while self._is_first and not (self._may_go_on or self._inbox.stop or self._inbox.save):
+            if self._unreported:  # the driver has lowered the limit meanwhile, and waits for this line
+                self._send_report()
             yield Wait((self._role.line.readable,), "the driver's leave to go on")
-            self._read_inbox()
+            self.read_inbox()
 
     @property
     def _may_go_on(self) -> bool:
@@ -114,83 +109,38 @@ class Desk:
 
     def _collect(self, leave_on_wish: bool) -> Generator[Wait, None, None]:
         while True:
-            self._read_inbox()
-            missing = [actor for actor in self._channels if not self._claim(actor)]
-            if not missing or (leave_on_wish and (self._inbox.stop or self._inbox.save)):
+            self.read_inbox()
+            if self._intake.claim() or (leave_on_wish and (self._inbox.stop or self._inbox.save)):
                 return
-            yield Wait(
-                (*(self._channels[actor].readable for actor in missing), self._role.line.readable),
-                "the trajectories of " + ", ".join(f"actor-{actor}" for actor in missing[:8]),
-                peers=tuple(RoleId("actor", actor) for actor in missing),
-            )
+            wait = self._intake.wait
+            yield replace(wait, endpoints=(*wait.endpoints, self._role.line.readable))
 
-    def _claim(self, actor: int) -> bool:
-        """Take what an actor has handed over; True when the trajectory due next is there.
-
-        One that was due before is given back: a lost actor may hand one over in its last instant, after its
-        replacement was told to collect that very one again.
-        """
-        channel, arrived = self._channels[actor], self._arrived[actor]
-        while (trajectory := channel.try_claim()) is not None:
-            arrived.append(trajectory)
-            self._handed_over[_writer_of(actor, trajectory)] += env_steps_of(trajectory)
-        while arrived and int(arrived[0]["number"][0]) < self._learner.ledgers[actor].number:
-            past = arrived.popleft()
-            self._role.line.send("lost_env_steps", {"env_steps": env_steps_of(past)})
-            channel.release()
-        return bool(arrived)
-
-    def _read_inbox(self) -> None:
+    def read_inbox(self) -> None:
+        """Hear what has been asked for, and answer what cannot wait."""
         self._inbox.read(self._role.line)
         for message in self._inbox.lost:
-            self._replace(message.body["index"], message.body)
+            self._intake.lost(message.body)
         self._inbox.lost.clear()
         if self._inbox.wants_weights:
             self._role.line.send("weights", {"buffer": self._learner.learning.weights().copy()})
             self._inbox.wants_weights = False
 
-    def _replace(self, actor: int, body: dict[str, Any]) -> None:
-        """An actor died and a new one is up: tell it where to begin, after the last trajectory that arrived whole."""
-        self._claim(actor)
-        lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
-        self._role.line.send("lost_env_steps", {"env_steps": lost})
-        ledger = self._learner.ledger_after(actor, self._arrived[actor])
-        if body["phase"] == "environment":
-            self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
-        for lane, times in self._quarantine.given_up(ledger.number).items():
-            if lane in ledger.lanes:
-                ledger.give_up(lane, times)
-        self._role.line.send("start", ledger.order(), to=RoleId("actor", actor))
-
-    def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
-        """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
-        up."""
-        times = self._quarantine.died(lane, number, at)
-        if not times:
-            return
-        text = (
-            f"the environment of lane {lane} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: its "
-            f"episode is given up, and the run is no longer exact ({cause}); env.hosting=process would keep "
-            "its neighbours out of it"
-        )
-        self._role.line.send("warning", {"text": text})
-        if times == 1:  # not each time: with one that dies of every episode the run must come to an end
-            self._role.line.send("recovered", {"kind": "actor", "index": actor})
-
     def release(self) -> None:
-        """Give the slots of the batch back to the actors."""
-        for actor, arrived in self._arrived.items():
-            arrived.popleft()
-            self._channels[actor].release()
-        self._quarantine.forget_before(self._learner.updates)
+        """The batch has been learnt from."""
+        self._intake.release()
 
     def report(self) -> None:
         """A line of metrics, if it is time for one, and what became of background saves."""
         self._updates_here += 1
+        self._unreported += 1
         if self._is_first and self._report_is_due:
-            self._reported_env_steps = self._learner.env_steps
-            self._role.line.send("metrics", {**self._learner.record(), "time": time.monotonic()})
-            self._saving.report()
+            self._send_report()
+
+    def _send_report(self) -> None:
+        self._unreported = 0
+        self._reported_env_steps = self._learner.env_steps
+        self._role.line.send("metrics", {**self._learner.record(), "time": time.monotonic()})
+        self._saving.report()
 
     @property
     def _report_is_due(self) -> bool:
@@ -203,7 +153,7 @@ class Desk:
     def close(self) -> Generator[Wait, None, None]:
         """The run is over here: save, and say how it ended."""
         if self._saving.updates != self._learner.updates:
-            yield from self._saving.save(self._read_inbox, wait=True)
+            yield from self._saving.save(self.read_inbox, wait=True)
         if self._is_first:
             self._saving.finish()
             ending = {"complete": self._learner.done, "save_error": self._saving.error}
@@ -215,7 +165,7 @@ class Desk:
 
     def _save(self, wait: bool) -> Generator[Wait, None, None]:
         self._saved_at = time.monotonic()
-        yield from self._saving.save(self._read_inbox, wait=wait)
+        yield from self._saving.save(self.read_inbox, wait=wait)
 
     def _command(self) -> int:
         command = Command(0)
@@ -226,7 +176,3 @@ class Desk:
         elif self._may_go_on:
             command |= Command.GO_ON
         return int(command)
-
-
-def _writer_of(actor: int, trajectory: Arrays) -> tuple[int, int]:
-    return actor, int(trajectory["incarnation"][0])

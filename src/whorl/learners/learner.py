@@ -11,25 +11,36 @@ Every learner holds the same weights and the same counts; only the ledgers diffe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from whorl.agents.contract import LearnerSettings, Progress
+from whorl.config.layers import to_plain
 from whorl.engines.contract import Clock, Group, Wait
 from whorl.job import Job
+from whorl.learners.changes import changes_that_matter
 from whorl.learners.ledger import Ledger, cut_saved, join_saved
 from whorl.runs.metrics import EpisodeWindow, MetricMeans
 from whorl.trajectory.layout import cut_lanes, join_lanes
-from whorl.types import Arrays, Field, Layout, leaves_of
+from whorl.types import Array, Arrays, Field, Layout, leaves_of
+
+Batch = Sequence[tuple[int, Arrays]]
+"""What an update learns from: trajectories with the actor that each is of. Those of one actor are in their order."""
+
+MAX_COUNTED_STALENESS = 255
+"""Staler experience is counted with this."""
 
 
 def tally_layout(rows: int, lanes: int) -> Layout:
-    """What learners tell each other besides gradients. Each fills its own lanes' columns, so the sum is the union."""
+    """What learners tell each other besides gradients. Each fills its own columns of the batch, so that the sum is the
+    union."""
     return Layout(
         (
             Field("env_steps", (1,), "int64"),
+            Field("dropped", (1,), "int64"),
+            Field("staleness", (MAX_COUNTED_STALENESS + 1,), "int64"),
             Field("faults", (1,), "int64"),
             Field("inexact", (1,), "int64"),
             Field("ended", (rows, lanes), "uint8"),
@@ -42,15 +53,21 @@ def tally_layout(rows: int, lanes: int) -> Layout:
 class Learner:
     """One learner of the group. Workflows decide when it updates, saves and publishes."""
 
-    def __init__(self, job: Job, rank: int, clock: Clock) -> None:
+    def __init__(self, job: Job, rank: int, clock: Clock, *, in_order: bool = True) -> None:
+        """``in_order``: every update learns from one trajectory of each actor, that which follows the last one."""
         self.job = job
         self.rank = rank
         self.updates = 0
         self.env_steps = 0
+        """Learnt from or dropped."""
+        self.dropped = 0
+        """Of these, too stale to be learnt from."""
         self.faults = 0
         self.exact = True
         self.window = EpisodeWindow()
-        self._staleness = 0
+        self._in_order = in_order
+        self._dropped_here = 0
+        self._staleness = np.zeros(MAX_COUNTED_STALENESS + 1, np.int64)
         self._measured = MetricMeans()
         self.shards = job.lane_map.shards_of_learner(rank)
         self._clock = clock
@@ -70,12 +87,13 @@ class Learner:
                 compile=config.run.compile,
                 precision="bfloat16" if config.run.precision == "bfloat16" else "float32",
                 shards=lane_map.shards,
-                lanes=lane_map.lanes,
+                lanes=lane_map.batch_lanes,
+                contiguous=in_order,
             ),
         )
         self.previous_weights = self.learning.weights().copy()
         """Those of the version before: what an actor one update behind still acts with."""
-        self._tally = tally_layout(job.agent_spec.rows, lane_map.lanes)
+        self._tally = tally_layout(job.agent_spec.rows, lane_map.batch_lanes)
         self._tally_buffer = self._tally.allocate()
         self._tally_views = self._tally.views(self._tally_buffer)
 
@@ -87,14 +105,11 @@ class Learner:
             return True
         return run.stop_return is not None and self.window.full and self.window.return_mean >= run.stop_return
 
-    def update(
-        self, trajectories: Mapping[int, Arrays], contributions: Group, tally: Group
-    ) -> Generator[Wait, None, None]:
-        """Learn from one trajectory of each of this learner's actors, in step with the other learners."""
+    def update(self, batch: Batch, contributions: Group, tally: Group) -> Generator[Wait, None, None]:
+        """Learn from trajectories of this learner's actors, in step with the other learners."""
         self._clock.enter("learning")
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
-        accepted = yield from self._accept(trajectories, tally)
-        self._staleness = self.updates - int(accepted[0]["version"][0])
+        accepted = yield from self._accept(batch, tally)
         self.previous_weights[:] = self.learning.weights()
         mine = self.shards
         self.learning.begin(self._cut(join_lanes(accepted)), progress)
@@ -113,26 +128,45 @@ class Learner:
         width = self.job.lane_map.lanes_per_shard
         return {shard: cut_lanes(trajectory, i * width, (i + 1) * width) for i, shard in enumerate(self.shards)}
 
-    def _accept(self, trajectories: Mapping[int, Arrays], tally: Group) -> Generator[Wait, None, list[Arrays]]:
-        """Move the ledgers on, and exchange counts and finished episodes. Returns the trajectories in lane order, with
-        what only the ledgers know."""
+    def drop(self, actor: int, trajectory: Arrays) -> None:
+        """Leave a trajectory out. Its actor has gone on from it, and so does the ledger."""
+        self._dropped_here += self.ledgers[actor].accept(trajectory).env_steps
+
+    def staleness(self, trajectory: Arrays) -> int:
+        """Updates since the oldest weights that it was collected with."""
+        return self.updates - int(trajectory["version"].min())
+
+    def _accept(self, batch: Batch, tally: Group) -> Generator[Wait, None, list[Arrays]]:
+        """Move the ledgers on, and exchange counts and finished episodes. Returns the trajectories with what only the
+        ledgers know."""
         enriched: list[Arrays] = []
         self._tally_buffer[:] = 0
         mine = self._tally_views
-        for actor, trajectory in sorted(trajectories.items()):
-            accepted = self.ledgers[actor].accept(trajectory)
+        mine["env_steps"] += self._dropped_here
+        mine["dropped"] += self._dropped_here
+        self._dropped_here = 0
+        width = self.job.lane_map.envs_per_actor
+        column = self.rank * len(batch) * width
+        for actor, trajectory in batch:
+            ledger = self.ledgers[actor]
+            accepted = ledger.accept(trajectory)
+            self._count_staleness(trajectory, accepted.env_steps, mine["staleness"])
             enriched.append(trajectory)
             if accepted.discounted_return is not None:
                 enriched[-1] = {**trajectory, "discounted_return": accepted.discounted_return}
             mine["env_steps"] += accepted.env_steps
             mine["faults"] += accepted.faults
-            mine["inexact"] += not self.ledgers[actor].exact
+            mine["inexact"] += not ledger.exact
             for end in accepted.episodes:
-                mine["ended"][end.row, end.lane] = 1
-                mine["episode_return"][end.row, end.lane] = end.episode_return
-                mine["episode_length"][end.row, end.lane] = end.length
+                place = end.row, column + end.lane - ledger.lanes.start
+                mine["ended"][place] = 1
+                mine["episode_return"][place] = end.episode_return
+                mine["episode_length"][place] = end.length
+            column += width
         total = self._tally.views((yield from tally.sum([self._tally_buffer])))
         self.env_steps += int(total["env_steps"][0])
+        self.dropped += int(total["dropped"][0])
+        self._staleness += total["staleness"]
         self.faults += int(total["faults"][0])
         self.exact = self.exact and not total["inexact"][0]
         if not total["ended"].any():
@@ -141,6 +175,15 @@ class Learner:
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
         return enriched
+
+    def _count_staleness(self, trajectory: Arrays, env_steps: int, counts: Array) -> None:
+        """Env steps by the number of updates since the weights they were taken with."""
+        version = trajectory["version"]
+        if version[0] == version[-1]:
+            counts[min(self.updates - int(version[0]), MAX_COUNTED_STALENESS)] += env_steps
+            return
+        steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
+        np.add.at(counts, np.minimum(self.updates - version, MAX_COUNTED_STALENESS), steps)
 
     def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
         """Where this actor's lanes will stand after the trajectories that are still waiting to be learnt."""
@@ -151,17 +194,21 @@ class Learner:
         return ledger
 
     def record(self) -> dict[str, Any]:
-        """A line of metrics: the counts as they are, and means of what was measured since the last line."""
+        """A line of metrics: the counts as they are, and means of what was measured since the last line. Staleness
+        comes as counts of env steps, ``[[updates, env steps], ...]``."""
+        counts = [[int(at), int(self._staleness[at])] for at in np.flatnonzero(self._staleness)]
+        self._staleness[:] = 0
         return {
             "update": self.updates,
             "env_steps": self.env_steps,
             "episodes": self.window.episodes,
             "faults": self.faults,
-            "exact": self.exact,
+            "exact": self.exact and self._in_order,
             "return_mean": self.window.return_mean if self.window.episodes else None,
             "length_mean": self.window.length_mean if self.window.episodes else None,
             **self._measured.take(),
-            "staleness": float(self._staleness),
+            "dropped": self.dropped,
+            "staleness": counts,
         }
 
     def summary(self) -> dict[str, Any]:
@@ -169,9 +216,10 @@ class Learner:
         return {
             "updates": self.updates,
             "env_steps": self.env_steps,
+            "dropped": self.dropped,
             "episodes": self.window.episodes,
             "faults": self.faults,
-            "exact": self.exact,
+            "exact": self.exact and self._in_order,
             "return_mean": self.window.return_mean if self.window.episodes else None,
             "weights_sha256": self._hash(),
         }
@@ -202,14 +250,18 @@ class Learner:
         counts = {
             "updates": self.updates,
             "env_steps": self.env_steps,
+            "dropped": self.dropped,
             "episodes": self.window.episodes,
             "faults": self.faults,
             "exact": self.exact,
+            "config": to_plain(self.job.config),
         }
         return arrays, counts
 
-    def load(self, arrays: Mapping[str, Arrays], counts: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, whatever the number of actors it was written with."""
+    def load(self, arrays: Mapping[str, Arrays], counts: Mapping[str, Any]) -> list[str]:
+        """Go on from a checkpoint, whatever the number of actors it was written with. Returns what the user should be
+        told of settings that have changed meanwhile and that results depend on: the run is then no longer exact."""
+        changes = changes_that_matter(counts.get("config", {}), to_plain(self.job.config))
         self.learning.load(leaves_of(arrays["learner"], "agent/"))
         self.window.load(leaves_of(arrays["learner"], "window/"))
         self.previous_weights = arrays["learner"]["previous_weights"].copy()
@@ -217,5 +269,7 @@ class Learner:
             ledger.load(cut_saved(arrays["ledger"], ledger.lanes))
         self.updates = int(counts["updates"])
         self.env_steps = int(counts["env_steps"])
+        self.dropped = int(counts["dropped"])
         self.faults = int(counts["faults"])
-        self.exact = bool(counts["exact"])
+        self.exact = bool(counts["exact"]) and not changes
+        return [f"resumed with another {change}: the run is no longer exact" for change in changes]

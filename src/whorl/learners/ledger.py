@@ -156,7 +156,7 @@ class Ledger:
         return {
             **pack_lane_states(self._states, self._env),
             **{f"state/{name}": array for name, array in self._recurrent.items()},
-            "number": np.array([self.number], np.int64),
+            "number": np.full(len(self.lanes), self.number, np.int64),
         }
 
     def save(self) -> Arrays:
@@ -174,7 +174,7 @@ class Ledger:
         self._states = unpack_lane_states(arrays, self._env)
         self._actions = [[state.actions] if len(state.actions) else [] for state in self._states]
         self._recurrent = leaves_of(arrays, "state/")
-        self.number = int(arrays["number"][0])
+        self.number = int(arrays["number"].max())  # the same for all, unless they had different actors before
         self.exact = bool(arrays["exact"][0])
         self._episode_return = arrays["episode_return"].copy()
         self._episode_length = arrays["episode_length"].copy()
@@ -183,14 +183,14 @@ class Ledger:
 
 _IN_PIECES = {"actions": "action_count", "snapshots": "snapshot_length"}
 """Saved fields that hold all lanes' pieces one after the other, and the field with the pieces' lengths."""
-_COMMON = ("number", "exact")
+_COMMON = ("exact",)
 """Saved fields that hold one value for all lanes."""
 
 
 def join_saved(saved: list[Arrays]) -> Arrays:
     """The saved ledgers of neighbouring lanes as one, so that a checkpoint does not depend on the number of actors."""
     joined = {name: np.concatenate([part[name] for part in saved]) for name in saved[0] if name not in _COMMON}
-    return {**joined, "number": saved[0]["number"], "exact": np.array([all(part["exact"][0] for part in saved)])}
+    return {**joined, "exact": np.array([all(part["exact"][0] for part in saved)])}
 
 
 def cut_saved(saved: Arrays, lanes: range) -> Arrays:

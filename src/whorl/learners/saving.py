@@ -56,14 +56,14 @@ class Saving:
         checkpoint = load_latest(self._folder)
         if checkpoint is None:
             return []
-        self._learner.load(checkpoint.arrays, checkpoint.values["state"])
+        warnings = checkpoint.warnings + self._learner.load(checkpoint.arrays, checkpoint.values["state"])
         self.updates = self._learner.updates
         self._newest = checkpoint.path
         for shard, pieces in _pieces_by_shard(checkpoint).items():
             if shard in self._learner.shards:
                 self._learner.learning.load_shard(shard, pieces)
                 self._stamps |= {_piece_name(shard, name): _stamp(piece) for name, piece in pieces.items()}
-        return checkpoint.warnings
+        return warnings
 
     def save(self, read_inbox: Callable[[], None], *, wait: bool) -> Generator[Wait, None, None]:
         """Save the state at this boundary. With ``wait`` it is on disk, or has failed, when this ends."""

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from whorl.config.bounds import AtLeast
 
+MOST_HIDDEN_LAYERS = 100
+
 
 @dataclass(frozen=True)
 class NetworkConfig:
@@ -16,7 +18,7 @@ class NetworkConfig:
     a core, policy and value have a tower each; otherwise they share the trunk and differ in the last layer.
     """
 
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[Annotated[int, AtLeast(1)], ...] = (64, 64)
     """Widths of the hidden layers: of each tower, or of the encoder before an LSTM. Not used behind images."""
     activation: Literal["tanh", "relu"] = "tanh"
     """Of the hidden layers. The CNN's is always relu."""
@@ -26,3 +28,7 @@ class NetworkConfig:
     """Width of the LSTM's state."""
     image_features: Annotated[int, AtLeast(1)] = 512
     """Width of the layer that ends the CNN of each image."""
+
+    def __post_init__(self) -> None:
+        if len(self.hidden) > MOST_HIDDEN_LAYERS:
+            raise ValueError(f"hidden: expected at most {MOST_HIDDEN_LAYERS} layers; got {len(self.hidden)}")

@@ -64,8 +64,9 @@ class GaussianHead:
         self.high = np.array(action.high, np.float32)
         bounded = np.isfinite(self.low) & np.isfinite(self.high)
         low, high = (np.where(bounded, bound, side) for bound, side in ((self.low, -1), (self.high, 1)))
-        self.middle = ((low + high) / 2).astype(np.float32)
-        self.half_range = ((high - low) / 2).astype(np.float32)
+        # Halved first: bounds at the ends of float32 are allowed.
+        self.middle = (low / 2 + high / 2).astype(np.float32)
+        self.half_range = (high / 2 - low / 2).astype(np.float32)
 
     def choose(self, outputs: Array, log_std: Array | None, noise: Array | None) -> Chosen:
         """Actions for means ``outputs`` [rows, width]; ``noise`` None takes the mean."""

@@ -120,19 +120,21 @@ class Memory(Generic[Item]):
             weights = np.ones(len(indices), np.float32)
         else:
             count = len(uniforms)
-            indices = self._tree.find((np.arange(count) + uniforms) / count * self._tree.total)
-            chance = self._tree.leaves[indices] / self._tree.total
-            weights = np.power(self._size * chance, -beta)
-            weights = (weights / weights.max()).astype(np.float32)
+            indices = self._tree.find((np.arange(count) + uniforms) * (self._tree.total / count))
+            # (size * P(i))^-beta over the largest, which belongs to the smallest priority: all else cancels out.
+            priorities = self._tree.leaves.take(indices)
+            weights = np.power(priorities.min() / priorities, beta).astype(np.float32)
         return Drawn(self._ring.take(indices), weights, indices, self._ring.generations(indices))
 
     def set_priorities(self, indices: Array, generations: Array, errors: Array) -> None:
         """Priorities become (|error| + floor)^alpha. Places that were overwritten since are left alone."""
         if self._tree is None:
             return
-        current = (generations == self._ring.generations(indices)) & (self._tree.leaves[indices] > 0)
+        current = (generations == self._ring.generations(indices)) & (self._tree.leaves.take(indices) > 0)
         priorities = np.power(np.abs(errors.astype(np.float64)) + PRIORITY_FLOOR, self._alpha)
-        self._tree.set(indices[current], priorities[current])
+        if not current.all():
+            indices, priorities = indices[current], priorities[current]
+        self._tree.set(indices, priorities)
 
     def save(self) -> dict[str, Arrays]:
         """Everything, as pieces for a checkpoint (views, not copies): ``state``, and segments of rows that hold a

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whorl.errors import CheckpointError
+from whorl.trajectory.layout import PER_TRAJECTORY
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout, leaves_of
 
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -47,6 +48,20 @@ class Transitions(NamedTuple):
             self.discount[rows],
             {name: field[rows] for name, field in self.fields.items()},
         )
+
+
+def with_cut(trajectory: Arrays) -> Arrays:
+    """The trajectory with a row more, that of its last observation, which only bootstraps: for rings whose next rows do
+    not follow on these. Returns over n steps are cut there, as they are where an episode is."""
+    rows = len(trajectory["reward"])
+    longer = dict(trajectory)
+    for name, array in trajectory.items():
+        if name in PER_TRAJECTORY or name.startswith(("state/", "end/")):
+            continue
+        longer[name] = array[: rows + 1] if len(array) > rows else np.concatenate([array, np.zeros_like(array[:1])])
+    longer["valid"] = longer["valid"].copy()
+    longer["valid"][rows] = False
+    return longer
 
 
 def row_layout(env: EnvSpec, lanes: int, rows: int, extra: Sequence[Field] = ()) -> Layout:
@@ -113,28 +128,35 @@ class RowRing:
 
     def take(self, indices: Array) -> Transitions:
         """The transitions that begin at these indices."""
-        flat, lanes, capacity = self._flat, self.lanes, self.capacity
-        reward = np.zeros(len(indices), np.float32)
-        going_on = np.ones(len(indices), np.bool_)
-        terminated = np.zeros(len(indices), np.bool_)
-        length = np.zeros(len(indices), np.int64)
-        at = indices
-        for step in range(self.n_step):
-            reward += np.where(going_on, self._powers[step] * flat["reward"][at], np.float32(0))
-            length += going_on
-            terminated |= going_on & flat["terminated"][at]
-            going_on = going_on & ~(flat["terminated"][at] | flat["truncated"][at])
-            at = (at + lanes) % capacity
-            going_on &= flat["valid"][at]  # a fault: its row only bootstraps
-        last = (indices + length * lanes) % capacity
+        flat = self._flat
+        reward, terminated = flat["reward"].take(indices), flat["terminated"].take(indices)
+        last = self._later(indices)
+        discount = np.full(len(indices), self._powers[1])
+        if self.n_step > 1:
+            going_on = ~terminated & ~flat["truncated"].take(indices)
+            for power in range(1, self.n_step):
+                going_on &= flat["valid"].take(last)  # a fault: its row only bootstraps
+                ended = flat["terminated"].take(last)
+                reward += np.where(going_on, self._powers[power] * flat["reward"].take(last), np.float32(0))
+                discount[going_on] = self._powers[power + 1]
+                terminated |= going_on & ended
+                at, last = last, np.where(going_on, self._later(last), last)
+                going_on &= ~(ended | flat["truncated"].take(at))
+        discount[terminated] = 0
         return Transitions(
-            observation={name: leaf[indices] for name, leaf in self._observation.items()},
-            action=flat["action"][indices],
+            observation={name: leaf.take(indices, 0) for name, leaf in self._observation.items()},
+            action=flat["action"].take(indices, 0),
             reward=reward,
-            next_observation={name: leaf[last] for name, leaf in self._observation.items()},
-            discount=np.where(terminated, np.float32(0), self._powers[length]),
-            fields={name: flat[name][indices] for name in self._extra},
+            next_observation={name: leaf.take(last, 0) for name, leaf in self._observation.items()},
+            discount=discount,
+            fields={name: flat[name].take(indices, 0) for name in self._extra},
         )
+
+    def _later(self, indices: Array) -> NDArray[np.int64]:
+        """One row later in the same lanes."""
+        later = indices + self.lanes
+        later[later >= self.capacity] -= self.capacity
+        return later
 
     def generations(self, indices: Array) -> NDArray[np.int64]:
         """How often each place has been filled."""

@@ -83,7 +83,7 @@ class PlainConsole:
 def make_console(quiet: bool = False, stream: TextIO | None = None) -> Console:
     """The console that fits: rich is imported only where there is a terminal to draw on."""
     stream = sys.stdout if stream is None else stream
-    if quiet:
+    if quiet or stream is None or stream.closed:  # none: started with its output closed
         return QuietConsole()
     if stream.isatty():
         from whorl.runs.panel import LiveConsole
@@ -137,7 +137,7 @@ def summary_lines(status: RunStatus, result: Result, path: Path, ascii_only: boo
     ]
     if result.error:
         lines.append(f"  error     {one_line(result.error, 500)}")
-    if status.time_share:
+    if status.time_share and result.updates:
         lines.append(f"  time      {bottleneck(status.time_share, result.workflow)}")
     drawn = curve(status.return_history, width=width, height=6, ascii_only=ascii_only, label="return")
     if drawn:
@@ -146,7 +146,8 @@ def summary_lines(status: RunStatus, result: Result, path: Path, ascii_only: boo
     lines += ["", "Next"]
     if result.status != "completed":
         lines.append(f"  whorl resume {run}")
-    lines += [f"  whorl eval {run}", f"  whorl plot {run}"]
+    if result.updates:  # else there is nothing to look at yet
+        lines += [f"  whorl eval {run}", f"  whorl plot {run}"]
     if result.status == "completed":
         ended_early = result.env_steps < status.total_env_steps  # by run.stop_return
         more = "--stop-return none" if ended_early else f"--steps {2 * status.total_env_steps}"

@@ -55,9 +55,10 @@ class RunDirectory:
             if path is not None:
                 return cls._create_at(Path(path))
             return cls._create_numbered(Path(root), f"{file_safe(agent)}-{file_safe(env)}")
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            where = root if path is None else path
             raise BadInputError(
-                f"{path or root}: cannot make a run directory: {os_reason(error)}; give another --run-dir"
+                f"{where}: cannot make a run directory: {os_reason(error)}; give another --run-dir"
             ) from error
 
     @classmethod
@@ -93,8 +94,12 @@ class RunDirectory:
     def open(cls, path: Path | str) -> RunDirectory:
         """An existing run directory, which may be moved, copied or read-only."""
         path = Path(path)
-        if not path.exists():
-            raise BadInputError(f"{path}: no such run directory{_suggestion(path)}")
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise BadInputError(f"{path}: no such run directory{_suggestion(path)}") from None
+        except (OSError, ValueError) as error:
+            raise BadInputError(f"{path}: cannot be opened: {os_reason(error)}") from error
         if not path.is_dir():
             raise BadInputError(f"{path}: not a run directory but a file{_hint_of_parent(path)}")
         if not (path / "config.toml").is_file():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -38,6 +39,14 @@ def file_safe(name: str) -> str:
     return safe or "unnamed"
 
 
-def os_reason(error: OSError) -> str:
-    """The operating system's reason in its own words: ``No space left on device``."""
-    return error.strerror or str(error)
+def os_reason(error: OSError | ValueError) -> str:
+    """The operating system's reason in its own words: ``No space left on device``. (A path with a null byte does not
+    even reach it: Python raises ValueError.)"""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def shown(path: Path) -> str:
+    """A path as people want to read it: relative to the working directory where it lies below that."""
+    with contextlib.suppress(ValueError, OSError):  # somewhere else, or the working directory was removed
+        return str(path.relative_to(Path.cwd()))
+    return str(path)

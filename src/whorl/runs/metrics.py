@@ -214,6 +214,8 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists() and not path.is_file():  # a pipe would be waited for, for ever
+        raise BadInputError(f"{path}: cannot read metrics: not a plain file")
     try:
         file = path.open("rb")
     except FileNotFoundError:

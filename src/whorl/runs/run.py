@@ -45,7 +45,7 @@ class Run:
     def open(cls, path: Path | str, load_policy: Callable[[Path], ActingPolicy] | None = None) -> Run:
         """A run that has ended, from its directory."""
         directory = RunDirectory.open(path)
-        if not directory.result.exists():
+        if not directory.result.is_file():
             raise BadInputError(
                 f"{path}: has not ended: it is still going on, or `whorl resume {path}` goes on with it"
             )

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from whorl.config.schema import Resources
 from whorl.errors import ConfigError
 
+MOST_ACTORS = 2**16
+MOST_LANES = 2**20
+"""More than any machine runs; without a bound a slip of the keyboard would eat the memory before it is refused."""
+
 
 @dataclass(frozen=True)
 class LaneMap:
@@ -19,16 +23,28 @@ class LaneMap:
     envs_per_actor: int
     learners: int
     shards: int
+    trajectories: int
+    """That each learner takes for an update."""
 
     @classmethod
-    def from_resources(cls, resources: Resources) -> LaneMap:
-        """Refuses numbers that do not divide, and names the nearest that do."""
+    def from_resources(cls, resources: Resources, trajectories: int = 0) -> LaneMap:
+        """Refuses numbers that do not divide, and names the nearest that do. An update takes this many trajectories,
+        over all learners; 0: as many as there are actors."""
         shards = resources.shards or resources.learners
-        lanes = resources.actors * resources.envs_per_actor
+        trajectories = trajectories or resources.actors
+        lanes = trajectories * resources.envs_per_actor
+        for what, count, most in (("actors", resources.actors, MOST_ACTORS), ("environments", lanes, MOST_LANES)):
+            if count > most:
+                raise ConfigError(f"{count} {what} are more than any machine runs: use at most {most}")
         if resources.actors % resources.learners:
             raise ConfigError(
                 f"{resources.actors} actors cannot be shared out evenly over {resources.learners} learners: "
                 f"use --actors {_next_multiple(resources.actors, resources.learners)}"
+            )
+        if trajectories % resources.learners:
+            raise ConfigError(
+                f"{trajectories} trajectories cannot be shared out evenly over {resources.learners} learners: use "
+                f"--set workflow.trajectories_per_update={_next_multiple(trajectories, resources.learners)}"
             )
         if shards % resources.learners:
             raise ConfigError(
@@ -37,14 +53,21 @@ class LaneMap:
             )
         if lanes % shards:
             raise ConfigError(
-                f"{lanes} environments cannot be cut into {shards} equal shards: "
+                f"a batch of {lanes} environments cannot be cut into {shards} equal shards: "
                 f"use a number of environments that {shards} divides, such as {_next_multiple(lanes, shards)}"
             )
-        return cls(resources.actors, resources.envs_per_actor, resources.learners, shards)
+        each = trajectories // resources.learners
+        return cls(resources.actors, resources.envs_per_actor, resources.learners, shards, each)
 
     @property
     def lanes(self) -> int:
+        """Environments."""
         return self.actors * self.envs_per_actor
+
+    @property
+    def batch_lanes(self) -> int:
+        """Columns of a batch: the lanes of all its trajectories, side by side."""
+        return self.learners * self.trajectories * self.envs_per_actor
 
     def lanes_of_actor(self, actor: int) -> range:
         """The lanes an actor steps."""
@@ -66,7 +89,7 @@ class LaneMap:
 
     @property
     def lanes_per_shard(self) -> int:
-        return self.lanes // self.shards
+        return self.batch_lanes // self.shards
 
 
 def _next_multiple(value: int, of: int) -> int:

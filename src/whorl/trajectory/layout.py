@@ -2,6 +2,7 @@
 
 number          [1]            which trajectory of its actor this is
 incarnation     [1]            of the actor that collected it
+order           [1]            which of the learner's start orders that actor followed
 version         [T]            the weights' version each row was acted with
 first, valid    [T + tail, B]
 obs/<leaf>      [T + tail, B, ...]   raw, as the environment gave them
@@ -31,6 +32,7 @@ def trajectory_layout(
         (
             Field("number", (1,), "int64"),
             Field("incarnation", (1,), "int64"),
+            Field("order", (1,), "int64"),
             Field("version", (rows,), "int64"),
             Field("first", (all_rows, lanes), "bool"),
             Field("valid", (all_rows, lanes), "bool"),
@@ -50,7 +52,7 @@ def trajectory_layout(
     )
 
 
-PER_TRAJECTORY = frozenset({"number", "incarnation", "version", "end/exact"})
+PER_TRAJECTORY = frozenset({"number", "incarnation", "order", "version", "end/exact"})
 """Fields that hold one value for all lanes."""
 
 

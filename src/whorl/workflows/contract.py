@@ -21,3 +21,5 @@ class Workflow:
     """What an agent must tolerate to be run like this (``overlap`` is one version behind, which strict agents bear)."""
     exact: bool
     """The same config gives the same weights, bit for bit."""
+    learners_act: bool = False
+    """There are no actors: each learner acts for its own share of the environments."""

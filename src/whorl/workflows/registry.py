@@ -1,25 +1,31 @@
-"""The workflows by name."""
+"""Workflows by name: our own, and those that installed packages offer under the entry-point group ``whorl.workflows``.
+
+    [project.entry-points."whorl.workflows"]
+    my_workflow = "my_package.my_workflow:WORKFLOW"
+
+One that is not registered is named by its place, ``my_package.my_workflow:WORKFLOW``.
+"""
 
 from __future__ import annotations
 
-import difflib
-
-from whorl.errors import BadInputError
+from whorl.config.plugins import find_part, plugin_names, summary_of
 from whorl.workflows.contract import Workflow
-from whorl.workflows.lockstep import OVERLAP, SYNC
 
-WORKFLOWS = {workflow.name: workflow for workflow in (SYNC, OVERLAP)}
+GROUP = "whorl.workflows"
+_OWN = {
+    "sync": "whorl.workflows.lockstep:SYNC",
+    "overlap": "whorl.workflows.lockstep:OVERLAP",
+    "async": "whorl.workflows.first_come:ASYNC",
+    "allreduce": "whorl.workflows.allreduce:ALLREDUCE",
+}
 
 
 def get_workflow(name: str) -> Workflow:
-    """The workflow, or an error that names the nearest."""
-    if name not in WORKFLOWS:
-        near = difflib.get_close_matches(name, WORKFLOWS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(WORKFLOWS)}"
-        raise BadInputError(f"unknown workflow {name!r}: {hint}")
-    return WORKFLOWS[name]
+    """The workflow of that name; our own take precedence."""
+    return find_part("workflow", name, Workflow, _OWN, GROUP)
 
 
 def workflow_table() -> list[tuple[str, str]]:
-    """Name and summary of each."""
-    return [(workflow.name, workflow.summary) for workflow in WORKFLOWS.values()]
+    """Name and summary of each that has a name of its own; ours first."""
+    names = [*_OWN, *sorted({*plugin_names(GROUP)} - _OWN.keys())]
+    return [(name, summary_of(get_workflow, name)) for name in names]

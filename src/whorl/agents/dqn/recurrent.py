@@ -19,7 +19,7 @@ from whorl.agents.dqn.acting import build_network, build_plan, spec
 from whorl.agents.dqn.config import DQNConfig
 from whorl.agents.dqn.values import TD, action_values, one_hot, phases, publish_epsilon, targets, td_gradients, wrapped
 from whorl.agents.off_policy.inputs import to_inputs
-from whorl.agents.off_policy.learning import Contributed, ReplayLearning, rows_per_lane
+from whorl.agents.off_policy.learning import Contributed, ReplayLearning, rows_per_lane, stored_rows
 from whorl.models.differentiable import differentiable
 from whorl.models.encoding import flat_rows
 from whorl.models.torch_forward import Inputs, Parameters, forward_policy
@@ -37,7 +37,12 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
         self.network = build_network(config, env)
         plan = build_plan(self.network)
         super().__init__(config, env, settings, spec(config, env), plan, phases(config, plan), targets(config, plan))
-        self._kept_rows = rows_per_lane(config, settings, config.burn_in + config.rows + config.n_step)
+        # Where trajectories follow on each other the burn-in rows are those before the learnt ones; else the first of
+        # the same trajectory.
+        self._length = stored_rows(config, settings)
+        self._lead = config.burn_in if settings.contiguous else 0
+        self._learnt = self._length if settings.contiguous else self._length - config.burn_in
+        self._kept_rows = rows_per_lane(config, settings, config.burn_in + self._length + config.n_step)
         self._online = differentiable(self.network, self.parameters.tensors, settings.compile, settings.precision)
         self._target = differentiable(self.network, self.targets["q"].tensors, settings.compile, settings.precision)
 
@@ -48,8 +53,8 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
             self.env,
             self.settings.lanes // self.settings.shards,
             self._kept_rows,
-            length=config.rows,
-            lead=config.burn_in,
+            length=self._length,
+            lead=self._lead,
             tail=config.n_step,
             state=self.spec.state,
             alpha=config.replay.exponent,
@@ -66,7 +71,7 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
     def gradient(self, step: Step, shard: int, batch: SequenceBatch, gradients: dict[str, Tensor]) -> Contributed:
         """Of the Huber loss of every valid learnt row."""
         del step, shard
-        sequences, burn_in, learnt = batch.transitions, self._dqn.burn_in, self._dqn.rows
+        sequences, burn_in, learnt = batch.transitions, self._dqn.burn_in, self._learnt
         online = self._inputs(sequences, self.parameters.tensors)
         outputs = self._online.forward(online)
         count = sequences.action.shape[1]
@@ -100,7 +105,7 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
             config.discount,
             config.n_step,
         )
-        return returns[: config.rows]
+        return returns[: self._learnt]
 
     def _inputs(self, sequences: Sequences, parameters: Parameters) -> Inputs:
         """The rows after the burn-in, and the state that these parameters have there."""

@@ -34,7 +34,7 @@ from whorl.errors import ConfigError, WhorlError
 from whorl.models.flat import FlatParameters
 from whorl.replay.buffer import Batch, Replay
 from whorl.replay.memory import Drawn, Item, Memory
-from whorl.replay.rows import Transitions
+from whorl.replay.rows import Transitions, with_cut
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
 _DRAWING, _NOISE = 0, 1
@@ -168,7 +168,7 @@ class ReplayLearning(ABC, Generic[Item]):
         """Store this learner's shards of the batch."""
         self.progress = progress
         for shard, trajectory in shards.items():
-            self.replay(shard).insert(trajectory)
+            self.replay(shard).insert(trajectory if self.settings.contiguous else with_cut(trajectory))
         self._drawn = {}
         self._measured = {}
 
@@ -339,10 +339,15 @@ class OffPolicyLearning(ReplayLearning[Transitions]):
         return found
 
 
+def stored_rows(config: OffPolicyConfig, settings: LearnerSettings) -> int:
+    """Rows that a trajectory takes in a replay."""
+    return config.rows if settings.contiguous else config.rows + 1
+
+
 def rows_per_lane(config: OffPolicyConfig, settings: LearnerSettings, tail: int) -> int:
     """Rows that each lane keeps. Refuses a replay too small for one trajectory and the ``tail`` rows behind it."""
     rows = config.replay.capacity // settings.lanes
-    needed = config.rows + tail + 1
+    needed = stored_rows(config, settings) + tail + 1
     if rows < needed:
         raise ConfigError(
             f"agent.replay.capacity = {config.replay.capacity} leaves {rows} rows for each of {settings.lanes} "

@@ -16,6 +16,7 @@ from whorl.engines.contract import (
     Endpoint,
     GroupSpec,
     Message,
+    Plan,
     RoleId,
     Wait,
 )
@@ -23,6 +24,15 @@ from whorl.engines.inline.clock import InlineClock
 from whorl.engines.summing import OrderedSum
 from whorl.engines.wire import plain_copy
 from whorl.types import Array, Arrays
+
+
+def needed_bytes(plan: Plan) -> int:
+    """The memory of a plan's endpoints."""
+    return (
+        sum(spec.layout.size_bytes * spec.slots for spec in plan.channels)
+        + sum(spec.layout.size_bytes * 2 for spec in plan.boards)
+        + sum(spec.layout.size_bytes * spec.buffers * len(spec.members) for spec in plan.groups)
+    )
 
 
 class When:

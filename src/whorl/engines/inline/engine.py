@@ -27,7 +27,9 @@ from whorl.engines.inline.endpoints import (
     InlineGroup,
     InlineLine,
     Meeting,
+    needed_bytes,
 )
+from whorl.engines.local.limits import check_memory
 from whorl.engines.usage import by_kind, proportional_memory_bytes
 from whorl.engines.wire import plain_copy
 from whorl.errors import StalledError
@@ -54,8 +56,9 @@ class InlineEngine:
     name = "inline"
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that cannot be."""
+        """Refuse a plan that cannot be, or that does not fit into the memory."""
         plan.check()
+        check_memory(needed_bytes(plan))
         parse_faults(os.environ.get(VARIABLE, ""))
 
     def launch(self, plan: Plan, observer: Observer) -> InlineCluster:

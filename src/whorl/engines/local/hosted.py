@@ -134,7 +134,7 @@ class Hosted:
         if process.condemned:
             return process.condemned
         if process.failure is not None:
-            return f"{process.failure['types'][0]}: {process.failure['message']}".splitlines()[0]
+            return str(process.failure["line"])
         if end is None:
             return "gone without a trace"
         before = ", before its role had ended" if end.status == 0 else ""

@@ -62,11 +62,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def check_memory(needed_bytes: int) -> None:
-    """``BadInputError`` when the segments of a plan cannot fit."""
+    """``BadInputError`` when the endpoints of a plan cannot fit."""
     available, bound = available_memory_bytes()
     if needed_bytes > available:
         raise BadInputError(
-            f"this run needs {needed_bytes / 2**30:.2f} GiB of shared memory and {bound} has "
+            f"this run needs {needed_bytes / 2**30:.2f} GiB of memory for what its roles exchange and {bound} has "
             f"{available / 2**30:.2f} GiB left; use fewer actors or environments, or shorter trajectories"
         )
 

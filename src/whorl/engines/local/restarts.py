@@ -14,8 +14,13 @@ _SETTLED_S = 5.0
 class RestartBudget:
     """Counts losses. A role that keeps dying is started ever more slowly, and in the end not at all."""
 
-    def __init__(self, max_restarts: int, max_restarts_without_progress: int) -> None:
+    def __init__(
+        self, max_restarts: int, max_restarts_without_progress: int, restarting_all: frozenset[RoleId] = frozenset()
+    ) -> None:
+        """``restarting_all`` are the roles whose loss takes the run back to its checkpoint."""
         self._max_restarts = max_restarts
+        self._restarting_all = restarting_all
+        self._furthest = -1
         self._max_without_progress = max_restarts_without_progress
         self._total = 0
         self._without_progress: Counter[RoleId] = Counter()
@@ -40,6 +45,15 @@ class RestartBudget:
         self._without_progress.pop(role, None)
         self._young_deaths[role] = min(1, self._young_deaths[role])
 
-    def progress(self) -> None:
-        """There was a new update: everybody's count without progress starts again. The back-off does not."""
-        self._without_progress.clear()
+    def progress(self, update: int) -> None:
+        """There was an update: counts without progress start again. The back-off does not.
+
+        For a role whose loss takes the run back, only an update further than any before counts: one that fails at the
+        same update each time does those before it again each time.
+        """
+        if update > self._furthest:
+            self._furthest = update
+            self._without_progress.clear()
+        else:
+            for role in self._without_progress.keys() - self._restarting_all:
+                del self._without_progress[role]

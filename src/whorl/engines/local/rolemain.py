@@ -18,7 +18,7 @@ from whorl.engines.local.loop import Dismissed, RoleLoop
 from whorl.engines.local.memory import map_segment
 from whorl.engines.local.status import StatusClock
 from whorl.engines.local.wiring import Attaching
-from whorl.errors import WhorlError
+from whorl.errors import WhorlError, last_line
 
 STARTING = -1
 """The status page's ``where`` while a role imports its modules."""
@@ -76,6 +76,7 @@ def _report(line: RoleLine, error: BaseException) -> None:
     body = {
         "types": [kind.__name__ for kind in type(error).__mro__],
         "message": shortage + str(error),
+        "line": shortage + last_line(error),
         "traceback": text[-20_000:],
         "final": isinstance(error, WhorlError),
     }

@@ -45,7 +45,8 @@ class LocalCluster:
         self._closed_after_s: float | None = None
         self._judge_at = 0.0
         self._inbox: deque[Message] = deque()
-        self._budget = RestartBudget(config.max_restarts, config.max_restarts_without_progress)
+        restarting_all = frozenset(spec.id for spec in plan.roles if spec.on_loss == "restart_all")
+        self._budget = RestartBudget(config.max_restarts, config.max_restarts_without_progress, restarting_all)
         self._restarts: Counter[str] = Counter({spec.id.kind: 0 for spec in plan.roles})
         self._error: WhorlError | None = None
         self._fleet = Fleet(plan, config, torch_threads)
@@ -91,9 +92,9 @@ class LocalCluster:
             if head.control:
                 self._on_control(process, head.kind, body)
             elif head.to_id == SUPERVISOR:
-                if head.kind == "metrics" and hosted.id.kind == "learner":
-                    self._budget.progress()
                 message = Message(hosted.id, head.kind, decode_body(body))
+                if head.kind == "metrics" and hosted.id.kind == "learner":
+                    self._budget.progress(message.body["update"])
                 if head.kind == "recovered":
                     self._budget.recovered(RoleId(message.body["kind"], message.body["index"]))
                 self._inbox.append(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from whorl.engines.contract import BoardSpec, ChannelSpec, GroupSpec, Plan, RoleId, RoleSpec
@@ -69,14 +70,17 @@ class Wiring:
         return endpoints, descriptors
 
     def _describe(self, name: str, role: RoleId) -> tuple[dict[str, Any], list[int]]:
-        parts = self._parts[name]
-        for spec in self.plan.channels:
-            if spec.name == name:
-                return _describe_channel(spec, role, parts)
-        for board_spec in self.plan.boards:
-            if board_spec.name == name:
-                return _describe_board(board_spec, role, parts)
-        return _describe_group(next(each for each in self.plan.groups if each.name == name), role, parts)
+        spec, parts = self._specs[name], self._parts[name]
+        if isinstance(spec, ChannelSpec):
+            return _describe_channel(spec, role, parts)
+        if isinstance(spec, BoardSpec):
+            return _describe_board(spec, role, parts)
+        return _describe_group(spec, role, parts)
+
+    @cached_property
+    def _specs(self) -> dict[str, ChannelSpec | BoardSpec | GroupSpec]:
+        every: list[ChannelSpec | BoardSpec | GroupSpec] = [*self.plan.channels, *self.plan.boards, *self.plan.groups]
+        return {spec.name: spec for spec in every}
 
 
 def needed_bytes(plan: Plan) -> int:

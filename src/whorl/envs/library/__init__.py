@@ -18,6 +18,7 @@ _ENTRIES = {
     "whorl/IdentityMulti-v0": "exact:IdentityMulti",
     "whorl/Chain-v0": "exact:Chain",
     "whorl/Reach-v0": "exact:Reach",
+    "whorl/Cliff-v0": "exact:Cliff",
     "whorl/DelayedReward-v0": "exact:DelayedReward",
     "whorl/Recall-v0": "exact:Recall",
     "whorl/Dict-v0": "rich:DictObservation",

@@ -156,6 +156,35 @@ class Reach(gymnasium.Env[Any, Any]):
         return np.array([self._place / self._n], np.float32)
 
 
+class Cliff(gymnasium.Env[Any, Any]):
+    """A walk along a cliff: one action of two goes on, the other falls; the last of n places gives reward 1.
+
+    Which action goes on alternates (1, 0, 1, ...), so that nothing is learnt about one place from another. A random
+    walker gets to the end once in 2 ** (n - 1) episodes (Schaul et al. 2016, the blind cliff walk).
+    The value of place s under discount g is exactly g ** (n - 2 - s).
+
+    n:  how many places
+    """
+
+    def __init__(self, n: int = 8) -> None:
+        self.observation_space, self.action_space = spaces.Discrete(n), spaces.Discrete(2)
+        self._n, self._place = n, 0
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
+        """Back to the beginning."""
+        super().reset(seed=seed, options=options)
+        self._place = 0
+        return self._place, {}
+
+    def step(self, action: Any) -> StepResult:
+        """Go on, or fall."""
+        if action == self._place % 2:
+            return self._place, 0.0, True, False, {}
+        self._place += 1
+        arrived = self._place == self._n - 1
+        return self._place, float(arrived), arrived, False, {}
+
+
 class DelayedReward(gymnasium.Env[Any, Any]):
     """Only the first action counts, and its reward comes at the end: 1 for action 1, else 0.
 

@@ -43,7 +43,6 @@ class BackgroundSaver:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._outcomes: list[SaveOutcome] = []
-        self.failures = 0
 
     @property
     def busy(self) -> bool:
@@ -79,7 +78,6 @@ class BackgroundSaver:
         except Exception as error:  # an exception lost in a thread would look like a save that never ends
             outcome = SaveOutcome(request.update, None, CheckpointError(f"checkpoint not saved: {error!r}"))
         with self._lock:
-            self.failures += outcome.error is not None
             self._outcomes.append(outcome)
 
 

@@ -198,6 +198,7 @@ class CheckpointWriter:
         path = self.directory / f".tmp-{self.token}-{secrets.token_hex(8)}"
         with _failures_of(path):
             self.check_token()
+            self.directory.mkdir(exist_ok=True)  # somebody may have tidied it away
             self._clear_left_overs()
             path.mkdir()
             draft = Draft(self, update, path)

@@ -1,0 +1,241 @@
+"""How trajectories come in: claimed from the actors' channels, in order for each actor, until a batch is complete.
+
+    OneOfEach      the next trajectory of every actor, however long the slowest takes      (sync, overlap)
+    FirstCome      as many as an update needs, of whoever has them                         (async)
+    OwnLanes       its own: this process acts as well (own_lanes.py)                        (allreduce)
+
+A lost actor may hand a trajectory over in its last instant, after its replacement was told where to begin. So every
+start order has a number, which trajectories carry: one that follows an earlier order is given back, and counted as
+lost.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from whorl.engines.contract import Channel, Role, RoleId, Wait
+from whorl.engines.waits import names_of
+from whorl.learners.learner import Batch, Learner
+from whorl.learners.ledger import Ledger
+from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
+from whorl.trajectory.layout import env_steps_of
+from whorl.types import Arrays
+
+_ORDERS_PER_INCARNATION = 2**32
+
+
+@dataclass
+class _Source:
+    """One actor's side."""
+
+    channel: Channel
+    order: int = -1
+    """The start order it follows."""
+    claimed: deque[Arrays | None] = field(default_factory=deque)
+    """Oldest first, as they must be released; None: refused."""
+
+    @property
+    def arrived(self) -> list[Arrays]:
+        return [trajectory for trajectory in self.claimed if trajectory is not None]
+
+    def release_refused(self) -> None:
+        while self.claimed and self.claimed[0] is None:
+            self.claimed.popleft()
+            self.channel.release()
+
+
+class Intake(ABC):
+    """Where a learner's batches come from."""
+
+    @abstractmethod
+    def start(self, actor: int, ledger: Ledger) -> None:
+        """Have an actor begin where the ledger says its lanes stand."""
+
+    @abstractmethod
+    def lost(self, body: dict[str, Any]) -> None:
+        """A role that this one depends on was lost, and its replacement is up."""
+
+    @abstractmethod
+    def claim(self) -> bool:
+        """Take what has been handed over. True when the batch is complete."""
+
+    @abstractmethod
+    def batch(self) -> Batch:
+        """The trajectories to learn from, once ``claim`` was true."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """The batch has been learnt from: give its slots back to the actors."""
+
+    @property
+    @abstractmethod
+    def wait(self) -> Wait:
+        """For whatever would help to complete the batch."""
+
+
+class FromActors(Intake):
+    """What has been claimed and not yet learnt from. An actor may be ahead of the others."""
+
+    def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
+        self._learner = learner
+        self._line = role.line
+        self._sources = {actor: _Source(channel) for actor, channel in zip(learner.ledgers, channels, strict=True)}
+        self._last_order = role.incarnation * _ORDERS_PER_INCARNATION
+        self._handed_over: Counter[tuple[int, int]] = Counter()
+        """Environment steps by actor and incarnation."""
+        self._quarantine = Quarantine()
+
+    @property
+    @abstractmethod
+    def awaited(self) -> list[int]:
+        """Whose trajectories would help to complete the batch."""
+
+    @property
+    def wait(self) -> Wait:
+        """For the trajectories of those."""
+        awaited = [RoleId("actor", actor) for actor in self.awaited]
+        endpoints = tuple(self._sources[actor.index].channel.readable for actor in awaited)
+        return Wait(endpoints, f"the trajectories of {names_of(awaited)}", tuple(awaited))
+
+    def start(self, actor: int, ledger: Ledger) -> None:
+        """Have an actor begin; what follows an earlier order is refused from now on."""
+        self._last_order += 1
+        self._sources[actor].order = self._last_order
+        self._line.send("start", {**ledger.order(), "order": self._last_order}, to=RoleId("actor", actor))
+
+    def lost(self, body: dict[str, Any]) -> None:
+        """An actor died and a new one is up: it begins after the last trajectory that arrived whole."""
+        actor = int(body["index"])
+        self._claim_of(actor)
+        lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
+        self._line.send("lost_env_steps", {"env_steps": lost})
+        ledger = self._learner.ledger_after(actor, self._sources[actor].arrived)
+        if body["phase"] == "environment":
+            self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
+        for lane, times in self._quarantine.given_up(ledger.number).items():
+            if lane in ledger.lanes:
+                ledger.give_up(lane, times)
+        self.start(actor, ledger)
+
+    def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
+        """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
+        up."""
+        times = self._quarantine.died(lane, number, at)
+        if not times:
+            return
+        text = (
+            f"the environment of lane {lane} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: its "
+            f"episode is given up, and the run is no longer exact ({cause}); env.hosting=process would keep "
+            "its neighbours out of it"
+        )
+        self._line.send("warning", {"text": text})
+        if times == 1:  # not each time: with one that dies of every episode the run must come to an end
+            self._line.send("recovered", {"kind": "actor", "index": actor})
+
+    def release(self) -> None:
+        """Old deaths are forgotten."""
+        self._quarantine.forget_before(min(ledger.number for ledger in self._learner.ledgers.values()))
+
+    def _claim_of(self, actor: int) -> int:
+        """Take what one actor has handed over; returns how many good trajectories that is."""
+        source, count = self._sources[actor], 0
+        while (trajectory := source.channel.try_claim()) is not None:
+            env_steps = env_steps_of(trajectory)
+            self._handed_over[actor, int(trajectory["incarnation"][0])] += env_steps
+            if trajectory["order"][0] == source.order:
+                source.claimed.append(trajectory)
+                count += 1
+            else:
+                source.claimed.append(None)
+                self._line.send("lost_env_steps", {"env_steps": env_steps})
+        source.release_refused()
+        return count
+
+    def _give_back(self, actor: int) -> None:
+        """An actor's oldest."""
+        source = self._sources[actor]
+        source.claimed.popleft()
+        source.channel.release()
+        source.release_refused()
+
+
+class OneOfEach(FromActors):
+    """The next trajectory of every actor."""
+
+    def claim(self) -> bool:
+        """Until there is one of everybody."""
+        for actor in self._sources:
+            self._claim_of(actor)
+        return not self.awaited
+
+    def batch(self) -> Batch:
+        """In lane order."""
+        return [(actor, source.arrived[0]) for actor, source in self._sources.items()]
+
+    def release(self) -> None:
+        """One slot of everybody."""
+        for actor in self._sources:
+            self._give_back(actor)
+        super().release()
+
+    @property
+    def awaited(self) -> list[int]:
+        """Those of whom none is there."""
+        return [actor for actor, source in self._sources.items() if not source.claimed]
+
+
+class FirstCome(FromActors):
+    """Whatever comes, in the order it comes; what is too stale by then is dropped."""
+
+    def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
+        super().__init__(role, learner, channels)
+        self._needed = learner.job.lane_map.trajectories
+        self._bound = learner.job.config.workflow.max_staleness
+        self._order: deque[int] = deque()
+        """The actors of what has arrived, first come first."""
+        self._taken: list[int] = []
+
+    def claim(self) -> bool:
+        """Take what is there, of everybody."""
+        for actor in self._sources:
+            self._claim_of(actor)
+        self._drop_stale()
+        return len(self._order) >= self._needed
+
+    def _claim_of(self, actor: int) -> int:
+        count = super()._claim_of(actor)
+        self._order.extend([actor] * count)
+        return count
+
+    def _drop_stale(self) -> None:
+        """An actor's oldest comes first, so that whatever is too stale stands in front."""
+        if self._bound is None:
+            return
+        for actor, source in self._sources.items():
+            for trajectory in source.arrived:
+                if self._learner.staleness(trajectory) <= self._bound:
+                    break
+                self._learner.drop(actor, trajectory)
+                self._give_back(actor)
+                self._order.remove(actor)
+
+    def batch(self) -> Batch:
+        """The first that came."""
+        self._taken = [self._order.popleft() for _ in range(self._needed)]
+        trajectories = {actor: iter(self._sources[actor].arrived) for actor in set(self._taken)}
+        return [(actor, next(trajectories[actor])) for actor in self._taken]
+
+    def release(self) -> None:
+        """The slots of the batch."""
+        for actor in self._taken:
+            self._give_back(actor)
+        self._taken = []
+        super().release()
+
+    @property
+    def awaited(self) -> list[int]:
+        """Anybody's."""
+        return list(self._sources)

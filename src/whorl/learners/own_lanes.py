@@ -1,0 +1,63 @@
+"""Batches of a learner that acts as well: it collects with its own weights, and hands nothing to anybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whorl.actors.actor import Actor
+from whorl.engines.contract import RoleGenerator, Wait
+from whorl.engines.waits import BREATH
+from whorl.learners.intake import Intake
+from whorl.learners.learner import Batch, Learner
+from whorl.learners.ledger import Ledger
+from whorl.types import Layout
+
+
+class OwnLanes(Intake):
+    """Collects in small pieces, so that wishes to save or stop are heard in between."""
+
+    def __init__(self, learner: Learner, actor: Actor, trajectory: Layout) -> None:
+        self._learner = learner
+        self._actor = actor
+        self._index = next(iter(learner.ledgers))
+        self._trajectory = trajectory.views(trajectory.allocate())
+        self._collecting: RoleGenerator
+        self._is_full = False
+        self._wait = BREATH
+
+    def start(self, actor: int, ledger: Ledger) -> None:
+        """Collect from where the ledger says."""
+        del actor
+        self._collecting = self._collect({**ledger.order(), "order": 0})
+
+    def _collect(self, order: dict[str, Any]) -> RoleGenerator:
+        number = yield from self._actor.begin_at(order)
+        while True:
+            self._actor.weights[:] = self._learner.learning.weights()
+            yield from self._actor.fill(self._trajectory, self._learner.updates, number)
+            self._is_full = True
+            number += 1
+            yield BREATH
+
+    def lost(self, body: dict[str, Any]) -> None:
+        """An environment's process was replaced."""
+        self._actor.host_lost(body)
+
+    def claim(self) -> bool:
+        """Go on collecting, until something has to be waited for."""
+        if not self._is_full:
+            self._wait = next(self._collecting)
+        return self._is_full
+
+    def batch(self) -> Batch:
+        """The trajectory just collected."""
+        return [(self._index, self._trajectory)]
+
+    def release(self) -> None:
+        """It may be overwritten."""
+        self._is_full = False
+
+    @property
+    def wait(self) -> Wait:
+        """What collecting waits for."""
+        return self._wait

@@ -1,0 +1,64 @@
+"""The workflow ``async``: nobody waits for anybody.
+
+    actor 0    | collect | collect | collect | collect | collect |        each with the newest weights at its beginning
+    actor 1    |  collect   |  collect   |  collect   |  collect
+    learners      | update | update | update | update | update            from whatever has come, first come first
+
+An actor hands a trajectory over and goes on with the newest weights. Learners take as many trajectories for an update
+as ``workflow.trajectories_per_update`` says, of whoever has them; several learners sum their gradients, so that all
+hold the same weights. What has become too stale (``workflow.max_staleness``) is dropped and counted.
+"""
+
+from __future__ import annotations
+
+from whorl.actors.actor import Actor
+from whorl.engines.contract import Board, Channel, Group, Plan, Role, RoleGenerator
+from whorl.job import Job
+from whorl.learners.desk import Desk
+from whorl.learners.intake import FirstCome
+from whorl.learners.learner import Learner
+from whorl.learners.loop import learn
+from whorl.workflows.contract import Workflow
+from whorl.workflows.wiring import actors_to_learners
+
+SLOTS = 3
+"""Of each actor: one that is filled, one that waits for its batch to be complete, one that is learnt from."""
+
+
+def run_actor(
+    role: Role, weights: Board, out: Channel, commands: list[Channel], answers: list[Channel]
+) -> RoleGenerator:
+    """Collect trajectory after trajectory, each with the newest weights."""
+    job = Job.from_plain(role.job)
+    with Actor(job, role, weights.layout, commands, answers) as actor:
+        number = yield from actor.begin()
+        yield from weights.wait_for(0)
+        while True:
+            trajectory = yield from out.reserve()
+            version = weights.read(actor.weights)
+            yield from actor.fill(trajectory, version, number)
+            out.commit()
+            number += 1
+
+
+def run_learner(
+    role: Role, trajectories: list[Channel], contributions: Group, tally: Group, weights: list[Board]
+) -> RoleGenerator:
+    """Learn from trajectories as they come."""
+    learner = Learner(Job.from_plain(role.job), tally.rank, role.clock, in_order=False)
+    desk = Desk(role, learner, FirstCome(role, learner, trajectories), tally)
+    yield from learn(role, learner, desk, contributions, tally, weights)
+
+
+def plan(job: Job) -> Plan:
+    """Actors, learners, and room for the actors to go on."""
+    return actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", SLOTS)
+
+
+ASYNC = Workflow(
+    "async",
+    "actors hand trajectories over and go on with the newest weights; learners take them as they come",
+    plan,
+    staleness="correctable",
+    exact=False,
+)
