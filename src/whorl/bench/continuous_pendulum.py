@@ -17,8 +17,8 @@ from whorl.bench.report import Measure, Report
 from whorl.bench.sides import SB3, SB3_VERSION, add, steady_rate, timed, train_command
 
 PEER_SCRIPT = Path(__file__).parent / "peer_scripts" / "sb3_continuous_pendulum.py"
-WARM_UP_ENV_STEPS = 1_500
-MEASURED_ENV_STEPS = 4_000
+WARM_UP_ENV_STEPS = 1_200
+MEASURED_ENV_STEPS = 2_000
 
 SETTINGS = (
     "resources.envs_per_actor=1",
