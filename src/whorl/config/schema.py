@@ -46,8 +46,8 @@ class WorkflowConfig:
     """Who acts, who learns, and who waits for whom."""
 
     name: str = ""
-    """``sync``, ``overlap``, ``async``, ``allreduce``, or one of another package: its name, or ``module:NAME``. Empty:
-    the agent's default."""
+    """``sync``, ``overlap``, ``async``, ``allreduce``, ``gradients``, or one of another package: its name, or
+    ``module:NAME``. Empty: the agent's default."""
     trajectories_per_update: Annotated[int, AtLeast(0)] = 0
     """Trajectories that an update learns from, over all learners; 0: as many as there are actors. ``async`` takes them
     as they come; in ``sync`` and ``overlap`` it is always one of each actor."""

@@ -53,6 +53,8 @@ def _taking_turns(busy: Mapping[str, float], workflow: str) -> str:
 
 
 def _when_learning(workflow: str) -> str:
+    if workflow == "gradients":
+        return "a smaller network would help, or more --actors on more cores"
     ways = "fewer epochs, more --learner-threads"
     return f"{ways} or --workflow overlap would help" if workflow == "sync" else f"{ways} or more --learners would help"
 
