@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from whorl.actors.collector import Collector
+from whorl.actors.remote_policy import SERVER, RemotePolicy
 from whorl.engines.contract import Channel, Role, RoleId, Wait
 from whorl.engines.faults import fault_hook
 from whorl.envs.contract import LaneEnvs
@@ -25,15 +26,19 @@ class Actor:
         self,
         job: Job,
         role: Role,
-        layout: Layout,
+        layout: Layout | None,
         commands: list[Channel],
         answers: list[Channel],
+        *,
         listen: Callable[[], object] | None = None,
+        inference: tuple[Channel, Channel] | None = None,
     ) -> None:
-        """``listen`` is for a role that does more than act: it reads the role's line, and tells ``host_lost``."""
+        """``layout`` is that of the weights, None where ``inference`` (requests, replies) is asked for actions.
+        ``listen`` is for a role that does more than act: it reads the role's line, and tells ``host_lost``."""
         self._job = job
         self._role = role
         self._lanes = job.lane_map.lanes_of_actor(role.id.index)
+        layout = layout or Layout(())
         self.weights = layout.allocate()
         """The flat weights acted with; a workflow reads the version it wants into it."""
         self._weight_views = layout.views(self.weights)
@@ -50,9 +55,10 @@ class Actor:
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
         self._order = -1
         self._tells_of_faults_at = 1
-        policy = job.agent.policy(job.config.agent, job.env)
         strike = fault_hook(role.id, role.incarnation)
-        self._collector = Collector(policy, self._envs, seed, role.clock, strike)
+        self._remote = None if inference is None else RemotePolicy(role, *inference, self._listen)
+        policy = self._remote or job.agent.policy(job.config.agent, job.env)
+        self._collector = Collector(job.agent_spec, policy, self._envs, seed, role.clock, strike)
 
     def begin(self) -> Generator[Wait, None, int]:
         """Wait for the start order, bring the lanes to where it says, and return the number of the next trajectory."""
@@ -96,7 +102,9 @@ class Actor:
         while (message := self._role.line.try_receive()) is not None:
             if message.kind == "start":
                 return message.body
-            if message.kind == "lost":
+            if message.kind == "lost" and message.body["kind"] == SERVER.kind and self._remote is not None:
+                self._remote.server_lost()
+            elif message.kind == "lost":
                 self.host_lost(message.body)
         return None
 

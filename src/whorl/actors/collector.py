@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whorl.agents.contract import Policy
+from whorl.actors.remote_policy import RemotePolicy
+from whorl.agents.contract import AgentSpec, Policy
 from whorl.engines.contract import Clock, Wait
 from whorl.engines.faults import FaultHook
 from whorl.engines.waits import BREATH, BREATH_EVERY_S
@@ -26,14 +27,21 @@ _NOISE_ROWS = 64
 class Collector:
     """Lanes, the policy's recurrent state for them, and how far they are.
 
-    >>> collector = Collector(policy, envs, seed, clock)               # doctest: +SKIP
+    >>> collector = Collector(spec, policy, envs, seed, clock)         # doctest: +SKIP
     >>> yield from collector.begin(states, recurrent_state)            # doctest: +SKIP
     >>> yield from collector.fill(trajectory, weights, version, number)  # doctest: +SKIP
     """
 
     def __init__(
-        self, policy: Policy, envs: LaneEnvs, seed: int, clock: Clock, strike: FaultHook | None = None
+        self,
+        spec: AgentSpec,
+        policy: Policy | RemotePolicy,
+        envs: LaneEnvs,
+        seed: int,
+        clock: Clock,
+        strike: FaultHook | None = None,
     ) -> None:
+        self._spec = spec
         self._policy = policy
         self._envs = envs
         self._seed = seed
@@ -51,15 +59,17 @@ class Collector:
         self._state = {name: array.copy() for name, array in recurrent.items()}
 
     def fill(self, out: Arrays, weights: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
-        """Act for T rows into ``out`` (a trajectory's arrays)."""
-        spec, rows, envs, act, enter = self._policy.spec, self._rows, self._envs, self._policy.act, self._clock.enter
+        """Act for T rows into ``out`` (a trajectory's arrays) with this version of the weights; a remote policy has its
+        own."""
+        spec, rows, envs, policy, enter = self._spec, self._rows, self._envs, self._policy, self._clock.enter
         row_count, strike, count, count_nonzero = spec.rows, self._strike, self._clock.count, np.count_nonzero
         row0 = number * row_count
         noise = self._noise_for(row0)
         observations = [(out[f"obs/{name}"], array) for name, array in rows.observation.items()]
         fields = [(field.name, out[field.name]) for field in spec.fields]
         first, valid, actions, reward = out["first"], out["valid"], out["action"], out["reward"]
-        terminated, truncated = out["terminated"], out["truncated"]
+        terminated, truncated, versions = out["terminated"], out["truncated"], out["version"]
+        versions[:] = version
         for name, array in leaves_of(out, "state/").items():
             array[:] = self._state[name]
         state = self._state
@@ -70,7 +80,10 @@ class Collector:
             first[row] = rows.first
             valid[row] = rows.valid
             enter("inference")
-            acted = act(weights, rows.observation, state, rows.first, noise[row])
+            if not isinstance(policy, RemotePolicy):
+                acted = policy.act(weights, rows.observation, state, rows.first, noise[row])
+            else:
+                acted, versions[row] = yield from policy.act(rows.observation, state, rows.first, noise[row])
             state = acted.state
             actions[row] = acted.actions
             for name, stored in fields:
@@ -92,26 +105,25 @@ class Collector:
                 breathes_at = monotonic() + BREATH_EVERY_S
         enter("transfer")
         self._state = state
-        self._finish(out, version, number, row_count)
+        self._finish(out, number, row_count)
 
     def _noise_for(self, row0: int) -> NDArray[np.float32]:
         """The noise of a trajectory's rows. Those of several short ones are made at once, which takes hardly longer."""
-        rows = self._policy.spec.rows
+        rows = self._spec.rows
         if not 0 <= row0 - self._noise_row0 <= len(self._noise) - rows:
             lanes = np.arange(self._envs.lanes.start, self._envs.lanes.stop)
             ahead = -(-_NOISE_ROWS // rows) * rows
             self._noise_row0 = row0
-            self._noise = uniform(self._seed, ACTING, lanes, row0, ahead, self._policy.spec.noise_width)
+            self._noise = uniform(self._seed, ACTING, lanes, row0, ahead, self._spec.noise_width)
         return self._noise[row0 - self._noise_row0 :]
 
-    def _finish(self, out: Arrays, version: int, number: int, row_count: int) -> None:
+    def _finish(self, out: Arrays, number: int, row_count: int) -> None:
         """The bootstrap row, and where the lanes stand after it."""
         for name, array in self._rows.observation.items():
             out[f"obs/{name}"][row_count] = array
         out["first"][row_count] = self._rows.first
         out["valid"][row_count] = self._rows.valid
         out["number"][0] = number
-        out["version"][:] = version
         out["end/episode"][:] = self._envs.episodes
         out["end/exact"][0] = self._envs.exact
         for name, array in leaves_of(out, "end/state/").items():

@@ -46,7 +46,7 @@ class WorkflowConfig:
     """Who acts, who learns, and who waits for whom."""
 
     name: str = ""
-    """``sync``, ``overlap``, ``async``, ``allreduce``, ``gradients``, or one of another package: its name, or
+    """``sync``, ``overlap``, ``async``, ``seed``, ``allreduce``, ``gradients``, or one of another package: its name, or
     ``module:NAME``. Empty: the agent's default."""
     trajectories_per_update: Annotated[int, AtLeast(0)] = 0
     """Trajectories that an update learns from, over all learners; 0: as many as there are actors. ``async`` takes them

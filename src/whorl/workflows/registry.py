@@ -16,6 +16,7 @@ _OWN = {
     "sync": "whorl.workflows.lockstep:SYNC",
     "overlap": "whorl.workflows.lockstep:OVERLAP",
     "async": "whorl.workflows.first_come:ASYNC",
+    "seed": "whorl.workflows.seed:SEED",
     "allreduce": "whorl.workflows.allreduce:ALLREDUCE",
     "gradients": "whorl.workflows.gradients:GRADIENTS",
 }

@@ -1,0 +1,56 @@
+"""An inference server: acts for whoever asks, all at once, with the newest weights. It keeps nothing in between."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whorl.engines.contract import Board, Channel, Role, RoleGenerator, RoleId, Wait
+from whorl.job import Job
+from whorl.types import Arrays, leaves_of
+
+
+def run_inference(role: Role, weights: Board, requests: list[Channel], replies: list[Channel]) -> RoleGenerator:
+    """A request waits for the batch before it and no longer: whatever has come meanwhile is the next batch."""
+    job = Job.from_plain(role.job)
+    policy = job.agent.policy(job.config.agent, job.env)
+    buffer = weights.layout.allocate()
+    views = weights.layout.views(buffer)
+    idle = Wait(
+        tuple(channel.readable for channel in requests),
+        "any actor's request",
+        tuple(RoleId("actor", i) for i in range(len(requests))),
+    )
+    yield from weights.wait_for(0)
+    version = -1
+    while True:
+        asked = [(i, request) for i, channel in enumerate(requests) if (request := channel.try_claim()) is not None]
+        if not asked:
+            yield idle
+            continue
+        if weights.version != version:
+            version = weights.read(buffer)
+        role.clock.enter("inference")
+        together = _joined([request for _, request in asked])
+        acted = policy.act(
+            views, leaves_of(together, "obs/"), leaves_of(together, "state/"), together["first"], together["noise"]
+        )
+        role.clock.enter("transfer")
+        begin = 0
+        for i, request in asked:
+            part = slice(begin, begin := begin + len(request["first"]))
+            reply = yield from replies[i].reserve()
+            reply["number"][:] = request["number"]
+            reply["version"][0] = version
+            reply["action"][:] = acted.actions[part]
+            for prefix, arrays in (("field", acted.fields), ("state", acted.state)):
+                for name, array in arrays.items():
+                    reply[f"{prefix}/{name}"][:] = array[part]
+            replies[i].commit()
+            requests[i].release()
+
+
+def _joined(requests: list[Arrays]) -> Arrays:
+    """The rows of all requests, one after the other."""
+    if len(requests) == 1:
+        return requests[0]
+    return {name: np.concatenate([request[name] for request in requests]) for name in requests[0]}
