@@ -46,7 +46,10 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path) -> list[tuple[str, Any]]:
     export = Export(tmp_path / "policy.onnx", {"obs": "float32 [batch, 4]"}, {"action": "int64 [batch]"}, 1.25e-7)
     parts = {
         "whorl.agents.registry": {"agent_names": lambda: sorted(agents), "get_agent": agents.__getitem__},
-        "whorl.workflows.registry": {"workflow_table": lambda: [("sync", "All wait."), ("overlap", "One behind.")]},
+        "whorl.workflows.registry": {
+            "workflow_table": lambda: [("sync", "All wait."), ("overlap", "One behind.")],
+            "get_workflow": lambda name: SimpleNamespace(settle=lambda config: config),
+        },
         "whorl.engines.registry": {"engine_table": lambda: [("inline", "One thread."), ("local", "Processes.")]},
         "whorl.envs.library": {"catalogue": lambda: [("whorl/Slow-v0", "Emulates a slow simulator.")]},
         "whorl.envs.check": {"check_env": note("check_env", report)},

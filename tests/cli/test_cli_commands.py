@@ -120,7 +120,12 @@ def test_check_env_prints_facts_and_findings(whorl, calls):
 
 
 def test_lists(whorl):
-    assert whorl("list", "agents")[1] == "a2c  Plain policy gradient.\nppo  Clipped policy gradient.\n"
+    assert whorl("list", "agents")[1].splitlines() == [
+        "a2c    Plain policy gradient.",
+        "ppo    Clipped policy gradient.",
+        "a3c    a2c in the workflow gradients",
+        "ddppo  ppo in the workflow allreduce",
+    ]
     assert whorl("list", "workflows")[1] == "sync     All wait.\noverlap  One behind.\n"
     assert whorl("list", "engines")[1] == "inline  One thread.\nlocal   Processes.\n"
     assert "ppo-CartPole-v1  " in whorl("list", "presets")[1]

@@ -70,7 +70,8 @@ class RoleLoop:
 
     def _sleep_paused(self, wait: Wait) -> bool:
         now = time.monotonic()
-        expiry = now + (self._patience_s if wait.timeout_s is None else wait.timeout_s)
+        patience_s = self._patience_s if wait.timeout_s is None else wait.timeout_s
+        expiry = now + patience_s
         overdue_every_s = OVERDUE_S
         overdue_at = now + overdue_every_s if wait.peers else expiry
         poller = self._poller(wait.endpoints)
@@ -87,7 +88,10 @@ class RoleLoop:
                     return True
             now = time.monotonic()
             if now >= expiry:
-                return False
+                left_s = patience_s - self._clock.supervised_for_s()
+                if left_s <= 0:
+                    return False
+                expiry = now + left_s  # most of the time nobody was there to go on
             if now >= overdue_at:
                 self._line.send_control("overdue", {"peers": [(peer.kind, peer.index) for peer in wait.peers]})
                 overdue_every_s = min(4 * overdue_every_s, _OVERDUE_MAX_S)

@@ -1,7 +1,7 @@
 """A role's status page: where its time goes and what it is in the middle of, readable without asking it.
 
-A page of int64 words in shared memory, written by the role alone. A hung or stopped role cannot answer; its page can
-still be read.
+A page of int64 words in shared memory. A hung or stopped role cannot answer; its page can still be read. All words are
+written by the role alone but one, by which the supervisor says whether it is there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from whorl.engines.local.memory import words_of
 
 PAGE_BYTES = 4096
 
-_PHASE, _SINCE, _DEADLINE, _WHERE, _ENTRIES, _SENT, _COUNTED = range(7)
+_PHASE, _SINCE, _DEADLINE, _WHERE, _ENTRIES, _SENT, _COUNTED, _SUPERVISED = range(8)
 _SPENT = 8
 _WORDS = _SPENT + len(PHASES)
 _INDEX: dict[Phase, int] = {phase: index for index, phase in enumerate(PHASES)}
@@ -93,6 +93,11 @@ class StatusClock:
     def count(self, env_steps: int) -> None:
         self._words[_COUNTED] += env_steps
 
+    def supervised_for_s(self) -> float:
+        """How long the supervisor has been at work; 0 while the user's own code has the driver."""
+        since_ns = self._words[_SUPERVISED]
+        return 0.0 if since_ns < 0 else (monotonic_ns() - since_ns) / 1e9
+
     def shares(self) -> dict[str, float]:
         spent = [*self._spent]
         spent[self._phase] += monotonic_ns() - self._since_ns
@@ -100,10 +105,14 @@ class StatusClock:
 
 
 class StatusPage:
-    """The supervisor's side: reads only."""
+    """The supervisor's side: reads, and says whether it is there."""
 
     def __init__(self, page: memoryview) -> None:
         self._words = words_of(page, _WORDS)
+
+    def supervise(self, at_work: bool) -> None:
+        """Begin or cease to look after the role. What it waits for may then take as long as the user likes."""
+        self._words[_SUPERVISED] = monotonic_ns() if at_work else -1
 
     @property
     def deadline_ns(self) -> int:

@@ -123,7 +123,7 @@ class LocalCluster:
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
         """Supervise until the condition holds, all roles ended, or the time is over."""
         end = time.monotonic() + timeout_s if timeout_s is not None else float("inf")
-        with self._woken_by_signals():
+        with self._woken_by_signals(), self._at_work():
             while True:
                 while self._inbox:
                     self._observer.on_message(self._inbox.popleft())
@@ -135,6 +135,17 @@ class LocalCluster:
                 if until() or now >= end or all(hosted.ended for hosted in self._roles.values()):
                     return
                 self._look(min(_LOOK_EVERY_S, end - now))
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Roles are patient while the driver is away: in the user's own loop, between two calls."""
+        for hosted in self._roles.values():
+            hosted.page.supervise(True)
+        try:
+            yield
+        finally:
+            for hosted in self._roles.values():
+                hosted.page.supervise(False)
 
     @contextlib.contextmanager
     def _woken_by_signals(self) -> Iterator[None]:
