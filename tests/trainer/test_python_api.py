@@ -227,14 +227,12 @@ def test_the_last_update_may_be_followed_at_once_by_anything(tmp_path: Path, eng
         assert whorl.load(tmp_path / name).status == "completed"
 
 
-@pytest.mark.parametrize("engine", ["inline", "local"])
-def test_a_trainer_may_rest_for_longer_than_roles_are_patient(tmp_path: Path, engine: str) -> None:
-    settings = {"engine.patience_s": 1.5, "agent.rows": 16}
+def test_a_trainer_may_rest_for_longer_than_roles_are_patient(tmp_path: Path) -> None:
+    settings = {"engine.patience_s": 8.0, "agent.rows": 16}  # long enough to start
     with whorl.Trainer(
-        "ppo", "CartPole-v1", run_dir=tmp_path / "run", actors=2, learners=2, engine=engine, set=settings
+        "ppo", "CartPole-v1", run_dir=tmp_path / "run", actors=2, learners=2, engine="local", set=settings
     ) as trainer:
-        for _ in range(2):
-            trainer.step(2)
-            time.sleep(3.0)
+        trainer.step(2)
+        time.sleep(9.0)
         trainer.step(1)
-        assert trainer.updates == 5
+        assert trainer.updates == 3
