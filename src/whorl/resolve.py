@@ -35,7 +35,8 @@ def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (),
     agent_name, usual_workflow = ALIASES.get(asked, (asked, ""))
     found = get_agent(agent_name)
     env_id = _last_env_id(given)
-    preset = find_preset(agent_name, _named_in(file, "env", "id") if env_id is None else env_id)
+    preset_env = _named_in(file, "env", "id") if env_id is None else env_id
+    preset = find_preset(asked, preset_env) or find_preset(agent_name, preset_env)
     config = resolve(agent_name, found.config, preset=preset.layer if preset else None, file=file, given=given)
     return _completed(config, usual_workflow or found.workflow)
 

@@ -4,7 +4,7 @@ import pytest
 
 from whorl.config.presets import list_presets
 from whorl.errors import ConfigError
-from whorl.resolve import config_from, config_from_keywords, env_config_from
+from whorl.resolve import ALIASES, config_from, config_from_keywords, env_config_from
 
 
 def test_python_and_the_command_line_mean_the_same(whorl, calls):
@@ -38,5 +38,5 @@ def test_an_environment_alone():
 def test_every_preset_resolves_with_its_agent():
     registry = pytest.importorskip("whorl.agents.registry")
     for preset in list_presets():
-        assert preset.agent in registry.agent_names()
+        assert preset.agent in {*registry.agent_names(), *ALIASES}
         assert config_from(preset.agent, preset.env).env.id == preset.env
