@@ -2,8 +2,8 @@
 
     python tools/verify.py [PART ...] [--again] [--list]
 
-The first part is what `make test` runs. Then comes one part for each test file that has tests marked ``verify``, so
-that a new long test is picked up by itself. A part that passed on the same code (src, tests, pyproject, constraints)
+The first part is what `make test` runs. Then come the tests marked ``verify``, file by file, a few in each part, so that
+a new long test is picked up by itself and little is lost when the call is interrupted. A part that passed on the same code (src, tests, pyproject, constraints)
 is not run again unless ``--again`` is given; so an interrupted call goes on where it was. The outcomes are kept in
 .verify/state.json, the full output in .verify/<part>.log, the evidence in docs/results/verify-<date>.md.
 """
@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 STATE = ROOT / ".verify"
 CODE = ("src", "tests", "pyproject.toml", "constraints.txt")
 QUICK = "quick"
+TESTS_PER_PART = 6
 
 
 @dataclass
@@ -51,10 +53,18 @@ def find_parts() -> dict[str, list[str]]:
     listing = subprocess.run(collect, cwd=ROOT, capture_output=True, text=True)
     if listing.returncode not in (0, 5):  # 5: no such tests
         sys.exit(f"the tests cannot be collected:\n{listing.stdout}{listing.stderr}")
-    files = sorted({line.partition("::")[0] for line in listing.stdout.splitlines() if "::" in line})
+    tests: dict[str, list[str]] = {}
+    for line in listing.stdout.splitlines():
+        if "::" in line:
+            tests.setdefault(line.partition("::")[0], []).append(line)
     parts = {QUICK: ["tests"]}
-    for file in files:
-        parts[file.removeprefix("tests/").removesuffix(".py").replace("/", ".")] = ["-m", "verify", file]
+    for file, names in sorted(tests.items()):
+        part = file.removeprefix("tests/").removesuffix(".py").replace("/", ".")
+        if len(names) <= TESTS_PER_PART:
+            parts[part] = ["-m", "verify", file]
+            continue
+        for number, start in enumerate(range(0, len(names), TESTS_PER_PART), 1):
+            parts[f"{part}.{number}"] = ["-m", "verify", *names[start : start + TESTS_PER_PART]]
     return parts
 
 
@@ -71,14 +81,14 @@ def code_fingerprint() -> str:
 
 def run_part(part: str, arguments: list[str], code: str) -> Outcome:
     """Runs one part as a subprocess; its output goes to a log."""
-    command = ["python", "-m", "pytest", "-ra", *arguments]
+    command = ["python", "-m", "pytest", "-ra", *map(shlex.quote, arguments)]
     figures = STATE / f"{part}.figures.jsonl"
     figures.unlink(missing_ok=True)
     log = STATE / f"{part}.log"
     begin = time.monotonic()
     with log.open("w") as output:
         code_returned = subprocess.run(
-            [sys.executable, *command[1:]],
+            [sys.executable, "-m", "pytest", "-ra", *arguments],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=output,
