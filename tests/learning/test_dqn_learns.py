@@ -48,10 +48,11 @@ def test_the_preset_reaches_its_goal_for_each_seed(
 def gradient_steps(seed: int, figure: Callable[[str, object], None]) -> tuple[int, int]:
     """Until the action values are right: with uniform and with prioritised draws."""
     study = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "prioritised_study.py"))
-    runs = {name: study["learn"](name == "prioritised", seed) for name in ("uniform", "prioritised")}
+    dqn = study["STUDIES"]["dqn"]
+    runs = {name: study["learn"](dqn, name == "prioritised", seed) for name in ("uniform", "prioritised")}
     for name, (taken, errors) in runs.items():
         figure(f"{name}_gradient_steps", taken[-1])
-        assert errors[-1] < study["GOAL_ERROR"], f"{name}: not right after {taken[-1]} gradient steps"
+        assert dqn.learnt(errors[-1]), f"{name}: not right after {taken[-1]} gradient steps"
     return runs["uniform"][0][-1], runs["prioritised"][0][-1]
 
 
