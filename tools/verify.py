@@ -2,10 +2,11 @@
 
     python tools/verify.py [PART ...] [--again] [--list]
 
-The first part is what `make test` runs. Then come the tests marked ``verify``, file by file, a few in each part, so that
-a new long test is picked up by itself and little is lost when the call is interrupted. A part that passed on the same code (src, tests, pyproject, constraints)
-is not run again unless ``--again`` is given; so an interrupted call goes on where it was. The outcomes are kept in
-.verify/state.json, the full output in .verify/<part>.log, the evidence in docs/results/verify-<date>.md.
+The first part is what `make test` runs. Then come the tests marked ``verify``, file by file, a few in each part, so
+that a new long test is picked up by itself and little is lost when the call is interrupted. A part that passed on the
+same code (src, tests, pyproject, constraints) is not run again unless ``--again`` is given; so an interrupted call goes
+on where it was. The outcomes are kept in .verify/state.json, the full output in .verify/<part>.log, the evidence in
+docs/results/verify-<date>.md.
 """
 
 from __future__ import annotations

@@ -70,24 +70,6 @@ def test_inline_interleaves_in_a_fixed_order(tmp_path: Path) -> None:
     assert len(hashes) == 1
 
 
-def test_a_fast_actor_does_not_wait_for_a_slow_one(tmp_path: Path) -> None:
-    """One of four lives in an environment that takes 50 times as long per step."""
-    settings = {"env.kwargs.step_time_s": 0.001, "env.kwargs.distribution": "mixture", "env.hosting": "inside"}
-    run = whorl.train(
-        "impala",
-        "whorl/Slow-v0",
-        workflow="async",
-        engine="local",
-        actors=4,
-        envs_per_actor=1,
-        steps=600,
-        run_dir=tmp_path / "run",
-        set={**SMALL, **ON_POLICY, **settings, "workflow.trajectories_per_update": 1},
-    )
-    assert run.result.transitions.balanced
-    assert run.result.staleness.max <= 12  # each has at most three trajectories under way
-
-
 @pytest.mark.parametrize("every_s", [0.0, 1000.0])
 def test_lost_actors_and_learners_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_s: float) -> None:
     monkeypatch.setenv("WHORL_FAULT", "actor:1:env_step=100:kill,actor:0:env_step=205:raise,learner:0:update=9:kill")
