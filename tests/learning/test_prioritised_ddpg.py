@@ -26,7 +26,8 @@ def test_prioritised_replay_is_faster_over_ten_seeds(figure: Callable[[str, obje
     for name, values in gradient_steps.items():
         figure(f"{name}_gradient_steps_median", float(np.median(values)))
         figure(f"{name}_learnt_of_10", learnt[name])
-    assert np.median(gradient_steps["prioritised"]) < np.median(gradient_steps["uniform"])
-    assert learnt["prioritised"] >= learnt["uniform"]
+    assert learnt["prioritised"] == 10
+    assert 2 * np.median(gradient_steps["prioritised"]) < np.median(gradient_steps["uniform"])
     pairs = list(zip(gradient_steps["prioritised"], gradient_steps["uniform"], strict=True))
-    assert sum(ours < theirs for ours, theirs in pairs) > sum(ours > theirs for ours, theirs in pairs)
+    assert sum(ours < theirs for ours, theirs in pairs) >= 8
+    assert sum(ours > theirs for ours, theirs in pairs) <= 1
