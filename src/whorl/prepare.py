@@ -50,6 +50,7 @@ def prepare(config: Config) -> Job:
             "workflow.trajectories_per_update and workflow.max_staleness, or use --workflow async"
         )
     workflow.check(config, agent_spec)
+    _check_schedule(config)
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
     precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))
@@ -78,6 +79,18 @@ def check_machine(config: Config) -> None:
     if int(device.partition(":")[2] or 0) >= count:
         found = f"{count} GPU{'s' * (count > 1)}" if count else "no GPU"
         raise ConfigError(f"resources.device: there is no {device}, PyTorch sees {found} here; use --device cpu")
+
+
+def _check_schedule(config: Config) -> None:
+    """Schedules are of ``async``, and are repeated in one thread."""
+    run = config.run
+    if (run.record_schedule or run.replay_schedule) and config.workflow.name != "async":
+        raise ConfigError(
+            f"{config.workflow.name} has no schedule to record or to replay; --workflow async has, and exact workflows "
+            "can be repeated as they are"
+        )
+    if run.replay_schedule and config.engine.name != "inline":
+        raise ConfigError("run.replay_schedule: a run is repeated on the inline engine: add --engine inline")
 
 
 def _check_replay(config: Config, agent: AgentSpec) -> None:

@@ -57,13 +57,14 @@ def add_setting_flags(parser: argparse.ArgumentParser) -> None:
     settings = {setting.name: setting for prefix, cls in sections for setting in settings_of(cls, prefix)}
     for flag, name in FLAGS.items():
         setting = settings[name]
-        parser.add_argument(
-            f"--{flag.replace('_', '-')}",
-            dest=flag,
-            metavar=_METAVARS.get(setting.kind.base, "VALUE"),
-            default=argparse.SUPPRESS,
-            help=_help(setting),
-        )
+        option = f"--{flag.replace('_', '-')}"
+        if setting.kind.base == "boolean":
+            parser.add_argument(
+                option, dest=flag, action="store_const", const="true", default=argparse.SUPPRESS, help=_help(setting)
+            )
+        else:
+            metavar = _METAVARS.get(setting.kind.base, "VALUE")
+            parser.add_argument(option, dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=_help(setting))
 
 
 def add_set_option(parser: argparse.ArgumentParser, help_text: str) -> None:

@@ -29,6 +29,7 @@ FLAGS: dict[str, str] = {
     "steps": "run.steps",
     "seed": "run.seed",
     "stop_return": "run.stop_return",
+    "record_schedule": "run.record_schedule",
 }
 """Short names: flags of the command line (``--envs-per-actor``) and keywords in Python, with the setting of each."""
 

@@ -109,6 +109,11 @@ class RunConfig:
     """Seconds between checkpoints, taken between updates. 0: after every update."""
     keep_checkpoints: Annotated[int, AtLeast(1)] = 3
     """Older ones are removed once a newer one has been verified."""
+    record_schedule: bool = False
+    """Write down which trajectories each update of an asynchronous run learnt from (``async``), so that it can be
+    repeated bit for bit."""
+    replay_schedule: str = ""
+    """A run directory with a recorded schedule: repeat that run, on the inline engine, from its own ``config.toml``."""
     tensorboard: bool = False
     """Also write TensorBoard event files (needs ``whorl[tensorboard]``)."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -11,18 +11,22 @@ hold the same weights. What has become too stale (``workflow.max_staleness``) is
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from whorl.actors.actor import Actor
-from whorl.engines.contract import Board, Channel, Group, Plan, Role, RoleGenerator
+from whorl.engines.contract import Board, Channel, Group, Plan, Role, RoleGenerator, Wait
 from whorl.job import Job
 from whorl.learners.desk import Desk
-from whorl.learners.intake import FirstCome
+from whorl.learners.intake import FirstCome, Scheduled
 from whorl.learners.learner import Learner
 from whorl.learners.loop import learn
+from whorl.learners.schedule import Schedule, check_schedule
 from whorl.workflows.contract import Workflow
 from whorl.workflows.wiring import actors_to_learners
 
 SLOTS = 3
 """Of each actor: one that is filled, one that waits for its batch to be complete, one that is learnt from."""
+_NEVER = 2**62
 
 
 def run_actor(
@@ -33,25 +37,42 @@ def run_actor(
     with Actor(job, role, weights.layout, commands, answers) as actor:
         number = yield from actor.begin()
         yield from weights.wait_for(0)
+        schedule = Schedule(job) if job.config.run.replay_schedule else None
         while True:
             trajectory = yield from out.reserve()
-            version = weights.read(actor.weights)
+            if schedule is None:
+                version = weights.read(actor.weights)
+            else:
+                version = yield from _scheduled_weights(schedule, weights, actor, role.id.index, number)
             yield from actor.fill(trajectory, version, number)
             out.commit()
             number += 1
+
+
+def _scheduled_weights(
+    schedule: Schedule, weights: Board, actor: Actor, index: int, number: int
+) -> Generator[Wait, None, int]:
+    """The version that the recorded run collected this trajectory with."""
+    version = schedule.version(index, number)
+    yield from weights.wait_for(_NEVER if version is None else version)
+    return weights.read(actor.weights, version)
 
 
 def run_learner(
     role: Role, trajectories: list[Channel], contributions: Group, tally: Group, weights: list[Board]
 ) -> RoleGenerator:
     """Learn from trajectories as they come."""
-    learner = Learner(Job.from_plain(role.job), tally.rank, role.clock, in_order=False)
-    desk = Desk(role, learner, FirstCome(role, learner, trajectories), tally)
+    job = Job.from_plain(role.job)
+    learner = Learner(job, tally.rank, role.clock, in_order=False)
+    intake = (Scheduled if job.config.run.replay_schedule else FirstCome)(role, learner, trajectories)
+    desk = Desk(role, learner, intake, tally)
     yield from learn(role, learner, desk, contributions, tally, weights)
 
 
 def plan(job: Job) -> Plan:
     """Actors, learners, and room for the actors to go on."""
+    if job.config.run.replay_schedule:
+        check_schedule(job)
     return actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", SLOTS)
 
 
