@@ -17,7 +17,7 @@ from whorl.actors.actor import Actor
 from whorl.engines.contract import Board, Channel, Group, Plan, Role, RoleGenerator, Wait
 from whorl.job import Job
 from whorl.learners.desk import Desk
-from whorl.learners.intake import FirstCome, Scheduled
+from whorl.learners.first_come import FirstCome, Scheduled
 from whorl.learners.learner import Learner
 from whorl.learners.loop import learn
 from whorl.learners.schedule import Schedule, check_schedule

@@ -19,7 +19,7 @@ from whorl.engines.contract import Board, Channel, Group, Plan, Role, RoleGenera
 from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.learners.desk import Desk
-from whorl.learners.intake import FirstCome
+from whorl.learners.first_come import FirstCome
 from whorl.learners.loop import learn
 from whorl.learners.parameter_server import Contributor, ParameterServer, digest_layout, write_digest
 from whorl.workflows.contract import Workflow

@@ -1,0 +1,119 @@
+"""Intakes that take trajectories in the order they come: as it happens, or as a recorded schedule says."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from whorl.engines.contract import Channel, Role
+from whorl.learners.intake import FromActors
+from whorl.learners.learner import Batch, Learner
+from whorl.learners.schedule import Schedule, ScheduleWriter, Taken, taken
+from whorl.types import Arrays
+
+
+class FirstCome(FromActors):
+    """Whatever comes, in the order it comes; what is too stale by then is dropped."""
+
+    def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
+        super().__init__(role, learner, channels)
+        self._needed = learner.job.lane_map.trajectories
+        self._bound = learner.job.config.workflow.max_staleness
+        self._order: deque[int] = deque()
+        """The actors of what has arrived, first come first."""
+        self._taken: list[int] = []
+        self._dropped: list[Taken] = []
+        """Since the last batch."""
+        self._recorder: ScheduleWriter | None = None
+
+    def claim(self) -> bool:
+        """Take what is there, of everybody."""
+        for actor in self._sources:
+            self._claim_of(actor)
+        self._drop_stale()
+        return len(self._order) >= self._needed
+
+    def _claim_of(self, actor: int) -> int:
+        count = super()._claim_of(actor)
+        self._order.extend([actor] * count)
+        return count
+
+    def _drop_stale(self) -> None:
+        """An actor's oldest comes first, so that whatever is too stale stands in front."""
+        if self._bound is None:
+            return
+        for actor, source in self._sources.items():
+            for trajectory in source.arrived:
+                if self._learner.staleness(trajectory) <= self._bound:
+                    break
+                self._drop(actor, trajectory)
+                self._order.remove(actor)
+
+    def _drop(self, actor: int, trajectory: Arrays) -> None:
+        self._dropped.append(taken(actor, trajectory))
+        self._learner.drop(actor, trajectory)
+        self._give_back(actor)
+
+    def batch(self) -> Batch:
+        """The first that came."""
+        return self._take([self._order.popleft() for _ in range(self._needed)])
+
+    def _take(self, actors: list[int]) -> Batch:
+        """The oldest of each of these, as often as it is named."""
+        self._taken = actors
+        trajectories = {actor: iter(self._sources[actor].arrived) for actor in set(actors)}
+        batch = [(actor, next(trajectories[actor])) for actor in actors]
+        self._record(batch)
+        self._dropped = []
+        return batch
+
+    def _record(self, batch: Batch) -> None:
+        learner = self._learner
+        if not learner.job.config.run.record_schedule:
+            return
+        if self._recorder is None:
+            self._recorder = ScheduleWriter(learner.job.run_dir, learner.rank, learner.updates)
+        self._recorder.write(learner.updates, [taken(actor, trajectory) for actor, trajectory in batch], self._dropped)
+
+    def release(self) -> None:
+        """The slots of the batch."""
+        for actor in self._taken:
+            self._give_back(actor)
+        self._taken = []
+        super().release()
+
+    @property
+    def awaited(self) -> list[int]:
+        """Anybody's."""
+        return list(self._sources)
+
+
+class Scheduled(FirstCome):
+    """What a recorded run learnt from, update by update.
+
+    A board keeps the newest weights and those before. So that every actor finds the version it is to collect with,
+    no update is made before whatever was collected with older ones has come in.
+    """
+
+    def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
+        super().__init__(role, learner, channels)
+        self._schedule = Schedule(learner.job)
+        self._came: dict[int, int] = {}
+        """The number of each actor's last that came."""
+
+    def claim(self) -> bool:
+        """Until everything is there that the recorded run had by then."""
+        for actor in self._sources:
+            self._claim_of(actor)
+            for trajectory in self._sources[actor].arrived[-1:]:
+                self._came[actor] = int(trajectory["number"][0])
+        entry = self._schedule.entry(self._learner.rank, self._learner.updates)
+        due = [(one.actor, one.number) for one in (*entry.batch, *entry.dropped)]
+        due += self._schedule.collected_before(self._sources, self._learner.updates)
+        return all(self._came.get(actor, -1) >= number for actor, number in due)
+
+    def batch(self) -> Batch:
+        """As recorded; what was dropped before it is dropped."""
+        entry = self._schedule.entry(self._learner.rank, self._learner.updates)
+        for one in entry.dropped:
+            self._drop(one.actor, self._sources[one.actor].arrived[0])
+        return self._take([one.actor for one in entry.batch])
