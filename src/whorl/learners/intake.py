@@ -2,7 +2,7 @@
 
     OneOfEach      the next trajectory of every actor, however long the slowest takes      (sync, overlap)
     FirstCome      as many as an update needs, of whoever has them (first_come.py)         (async)
-    OwnLanes       its own: this process acts as well (own_lanes.py)                        (allreduce)
+    OwnLanes       its own: this process acts as well (workflows/own_lanes.py)              (allreduce)
 
 A lost actor may hand a trajectory over in its last instant, after its replacement was told where to begin. So every
 start order has a number, which trajectories carry: one that follows an earlier order is given back, and counted as

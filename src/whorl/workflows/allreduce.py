@@ -20,8 +20,8 @@ from whorl.job import Job
 from whorl.learners.desk import Desk
 from whorl.learners.learner import Learner, tally_layout
 from whorl.learners.loop import learn
-from whorl.learners.own_lanes import OwnLanes
 from whorl.workflows.contract import Workflow
+from whorl.workflows.own_lanes import OwnLanes
 from whorl.workflows.wiring import environments_of, layout_of_trajectories, learner_ids
 
 
