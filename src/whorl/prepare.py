@@ -23,6 +23,7 @@ from whorl.models.precision import resolve_precision
 from whorl.runs.tensorboard import require_tensorboard
 from whorl.trajectory.lanes import LaneMap
 from whorl.types import EnvSpec
+from whorl.workflows.contract import Workflow
 from whorl.workflows.registry import get_workflow
 
 
@@ -39,18 +40,18 @@ def prepare(config: Config) -> Job:
             f"{config.agent_name} learns from fresh data only, and {workflow.name} brings stale data: "
             f"use {correct}--workflow {get_agent(config.agent_name).workflow}"
         )
-    if not workflow.exact and agent_spec.lead_rows >= agent_spec.rows:
+    if not workflow.in_order and agent_spec.lead_rows >= agent_spec.rows:
         raise ConfigError(
             f"agent.burn_in = {agent_spec.lead_rows}: in {workflow.name} a sequence lies within one trajectory: its "
             f"burn-in must be shorter than agent.rows = {agent_spec.rows}"
         )
-    if workflow.exact and (config.workflow.trajectories_per_update or config.workflow.max_staleness is not None):
+    if workflow.in_order and (config.workflow.trajectories_per_update or config.workflow.max_staleness is not None):
         raise ConfigError(
             f"{workflow.name} always learns from one trajectory of each actor, none of them too stale: leave out "
             "workflow.trajectories_per_update and workflow.max_staleness, or use --workflow async"
         )
     workflow.check(config, agent_spec)
-    _check_schedule(config)
+    _check_schedule(config, workflow)
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
     precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))
@@ -81,12 +82,12 @@ def check_machine(config: Config) -> None:
         raise ConfigError(f"resources.device: there is no {device}, PyTorch sees {found} here; use --device cpu")
 
 
-def _check_schedule(config: Config) -> None:
-    """Schedules are of ``async``, and are repeated in one thread."""
+def _check_schedule(config: Config, workflow: Workflow) -> None:
+    """Not every workflow has a schedule, and one is repeated in one thread."""
     run = config.run
-    if (run.record_schedule or run.replay_schedule) and config.workflow.name != "async":
+    if (run.record_schedule or run.replay_schedule) and not workflow.has_schedule:
         raise ConfigError(
-            f"{config.workflow.name} has no schedule to record or to replay; --workflow async has, and exact workflows "
+            f"{workflow.name} has no schedule to record or to replay; --workflow async has, and exact workflows "
             "can be repeated as they are"
         )
     if run.replay_schedule and config.engine.name != "inline":

@@ -13,7 +13,8 @@ FREE = frozenset(
         *("engine", "env.hosting", "env.slow_step_s", "env.restore", "env.step_timeout_s", "env.max_observation_bytes"),
         *("resources.actors", "resources.envs_per_actor", "resources.learners"),
         *("resources.cpus_per_actor", "resources.gpus_per_actor"),
-        *("run.steps", "run.stop_return", "run.checkpoint_every_s", "run.keep_checkpoints", "run.tensorboard"),
+        *("run.steps", "run.stop_return", "run.checkpoint_every_s", "run.keep_checkpoints"),
+        *("run.tensorboard", "run.record_schedule"),
     )
 )
 """Settings, and tables of settings, that may change at any time."""

@@ -7,11 +7,56 @@ from collections import deque
 from whorl.engines.contract import Channel, Role
 from whorl.learners.intake import FromActors
 from whorl.learners.learner import Batch, Learner
-from whorl.learners.schedule import Schedule, ScheduleWriter, Taken, taken
+from whorl.learners.schedule import Entry, Schedule, ScheduleWriter, Taken, taken
 from whorl.types import Arrays
 
 
-class FirstCome(FromActors):
+class AnyOrder(FromActors):
+    """What batches that leave actors out and take others twice have in common."""
+
+    def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
+        super().__init__(role, learner, channels)
+        self._taken: list[int] = []
+        self._dropped: list[Taken] = []
+        """Since the last batch."""
+        self._recorder: ScheduleWriter | None = None
+
+    def _take(self, actors: list[int]) -> Batch:
+        """The oldest of each of these, as often as it is named."""
+        self._taken = actors
+        trajectories = {actor: iter(self._sources[actor].arrived) for actor in set(actors)}
+        batch = [(actor, next(trajectories[actor])) for actor in actors]
+        self._record(batch)
+        self._dropped = []
+        return batch
+
+    def _drop(self, actor: int, trajectory: Arrays) -> None:
+        self._dropped.append(taken(actor, trajectory))
+        self._learner.drop(actor, trajectory)
+        self._give_back(actor)
+
+    def _record(self, batch: Batch) -> None:
+        learner = self._learner
+        if not learner.job.config.run.record_schedule:
+            return
+        if self._recorder is None:
+            self._recorder = ScheduleWriter(learner.job.run_dir, learner.rank, learner.updates)
+        self._recorder.write(learner.updates, [taken(actor, trajectory) for actor, trajectory in batch], self._dropped)
+
+    def release(self) -> None:
+        """The slots of the batch."""
+        for actor in self._taken:
+            self._give_back(actor)
+        self._taken = []
+        super().release()
+
+    @property
+    def awaited(self) -> list[int]:
+        """Anybody's."""
+        return list(self._sources)
+
+
+class FirstCome(AnyOrder):
     """Whatever comes, in the order it comes; what is too stale by then is dropped."""
 
     def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
@@ -20,10 +65,6 @@ class FirstCome(FromActors):
         self._bound = learner.job.config.workflow.max_staleness
         self._order: deque[int] = deque()
         """The actors of what has arrived, first come first."""
-        self._taken: list[int] = []
-        self._dropped: list[Taken] = []
-        """Since the last batch."""
-        self._recorder: ScheduleWriter | None = None
 
     def claim(self) -> bool:
         """Take what is there, of everybody."""
@@ -48,46 +89,12 @@ class FirstCome(FromActors):
                 self._drop(actor, trajectory)
                 self._order.remove(actor)
 
-    def _drop(self, actor: int, trajectory: Arrays) -> None:
-        self._dropped.append(taken(actor, trajectory))
-        self._learner.drop(actor, trajectory)
-        self._give_back(actor)
-
     def batch(self) -> Batch:
         """The first that came."""
         return self._take([self._order.popleft() for _ in range(self._needed)])
 
-    def _take(self, actors: list[int]) -> Batch:
-        """The oldest of each of these, as often as it is named."""
-        self._taken = actors
-        trajectories = {actor: iter(self._sources[actor].arrived) for actor in set(actors)}
-        batch = [(actor, next(trajectories[actor])) for actor in actors]
-        self._record(batch)
-        self._dropped = []
-        return batch
 
-    def _record(self, batch: Batch) -> None:
-        learner = self._learner
-        if not learner.job.config.run.record_schedule:
-            return
-        if self._recorder is None:
-            self._recorder = ScheduleWriter(learner.job.run_dir, learner.rank, learner.updates)
-        self._recorder.write(learner.updates, [taken(actor, trajectory) for actor, trajectory in batch], self._dropped)
-
-    def release(self) -> None:
-        """The slots of the batch."""
-        for actor in self._taken:
-            self._give_back(actor)
-        self._taken = []
-        super().release()
-
-    @property
-    def awaited(self) -> list[int]:
-        """Anybody's."""
-        return list(self._sources)
-
-
-class Scheduled(FirstCome):
+class Scheduled(AnyOrder):
     """What a recorded run learnt from, update by update.
 
     A board keeps the newest weights and those before. So that every actor finds the version it is to collect with,
@@ -97,23 +104,34 @@ class Scheduled(FirstCome):
     def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
         super().__init__(role, learner, channels)
         self._schedule = Schedule(learner.job)
+        self._ahead = deque(self._schedule.by_version(self._sources))
+        self._due: dict[int, int] = {}
+        """The number that each actor's last must have before the next update."""
         self._came: dict[int, int] = {}
-        """The number of each actor's last that came."""
+        """The number that it has."""
 
     def claim(self) -> bool:
         """Until everything is there that the recorded run had by then."""
-        for actor in self._sources:
+        for actor, source in self._sources.items():
             self._claim_of(actor)
-            for trajectory in self._sources[actor].arrived[-1:]:
+            for trajectory in source.arrived[-1:]:
                 self._came[actor] = int(trajectory["number"][0])
-        entry = self._schedule.entry(self._learner.rank, self._learner.updates)
-        due = [(one.actor, one.number) for one in (*entry.batch, *entry.dropped)]
-        due += self._schedule.collected_before(self._sources, self._learner.updates)
-        return all(self._came.get(actor, -1) >= number for actor, number in due)
+        while self._ahead and self._ahead[0].version < self._learner.updates:
+            self._expect(self._ahead.popleft())
+        for one in (*self._entry.batch, *self._entry.dropped):
+            self._expect(one)
+        return all(self._came.get(actor, -1) >= number for actor, number in self._due.items())
+
+    def _expect(self, one: Taken) -> None:
+        self._due[one.actor] = max(one.number, self._due.get(one.actor, -1))
+
+    @property
+    def _entry(self) -> Entry:
+        return self._schedule.entry(self._learner.rank, self._learner.updates)
 
     def batch(self) -> Batch:
         """As recorded; what was dropped before it is dropped."""
-        entry = self._schedule.entry(self._learner.rank, self._learner.updates)
+        entry = self._entry
         for one in entry.dropped:
             self._drop(one.actor, self._sources[one.actor].arrived[0])
         return self._take([one.actor for one in entry.batch])

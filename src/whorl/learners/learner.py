@@ -50,6 +50,21 @@ def tally_layout(rows: int, lanes: int) -> Layout:
     )
 
 
+def learner_settings(job: Job, *, shards: int, lanes: int, contiguous: bool) -> LearnerSettings:
+    """Where and with what the learning half of this job computes."""
+    run, resources = job.config.run, job.config.resources
+    return LearnerSettings(
+        seed=run.seed,
+        device=resources.device,
+        threads=resources.learner_threads,
+        compile=run.compile,
+        precision="bfloat16" if run.precision == "bfloat16" else "float32",
+        shards=shards,
+        lanes=lanes,
+        contiguous=contiguous,
+    )
+
+
 class Learner:
     """One learner of the group. Workflows decide when it updates, saves and publishes."""
 
@@ -76,21 +91,8 @@ class Learner:
             actor: Ledger(lane_map.lanes_of_actor(actor), job.env, job.agent_spec)
             for actor in lane_map.actors_of_learner(rank)
         }
-        config = job.config
-        self.learning = job.agent.learning(
-            config.agent,
-            job.env,
-            LearnerSettings(
-                seed=config.run.seed,
-                device=config.resources.device,
-                threads=config.resources.learner_threads,
-                compile=config.run.compile,
-                precision="bfloat16" if config.run.precision == "bfloat16" else "float32",
-                shards=lane_map.shards,
-                lanes=lane_map.batch_lanes,
-                contiguous=in_order,
-            ),
-        )
+        settings = learner_settings(job, shards=lane_map.shards, lanes=lane_map.batch_lanes, contiguous=in_order)
+        self.learning = job.agent.learning(job.config.agent, job.env, settings)
         self.previous_weights = self.learning.weights().copy()
         """Those of the version before: what an actor one update behind still acts with."""
         self._tally = tally_layout(job.agent_spec.rows, lane_map.batch_lanes)

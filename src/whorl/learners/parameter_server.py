@@ -6,12 +6,13 @@ The digest is what the ledger needs of a trajectory: everything but the observat
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import cast
 
-from whorl.agents.contract import Adopting, LearnerSettings, Progress
+from whorl.agents.contract import Adopting, Progress
 from whorl.engines.contract import Group, Wait
 from whorl.job import Job
-from whorl.learners.learner import Learner
+from whorl.learners.learner import Learner, learner_settings
 from whorl.trajectory.layout import trajectory_layout
 from whorl.types import Array, Arrays, Field, Layout
 
@@ -49,16 +50,8 @@ class Contributor:
 
     def __init__(self, job: Job) -> None:
         config = job.config
-        settings = LearnerSettings(
-            seed=config.run.seed,
-            device="cpu",
-            threads=1,
-            compile=config.run.compile,
-            shards=1,
-            lanes=job.lane_map.envs_per_actor,
-            contiguous=False,
-            precision="bfloat16" if config.run.precision == "bfloat16" else "float32",
-        )
+        settings = learner_settings(job, shards=1, lanes=job.lane_map.envs_per_actor, contiguous=False)
+        settings = replace(settings, device="cpu", threads=1)  # there are many of these
         self._learning = cast(Adopting, job.agent.learning(config.agent, job.env, settings))
         self._seed, self._total = config.run.seed, config.run.steps
 

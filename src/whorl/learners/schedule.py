@@ -12,7 +12,7 @@ to know about it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -64,8 +64,17 @@ class Schedule:
     def __init__(self, job: Job) -> None:
         folder = Path(job.config.run.replay_schedule)
         self._entries = [_read(_path(folder, rank)) for rank in range(job.lane_map.learners)]
-        everything = [one for entries in self._entries for entry in entries for one in (*entry.batch, *entry.dropped)]
-        self._versions = {(one.actor, one.number): one.version for one in everything}
+        self._versions = {(one.actor, one.number): one.version for one in self._everything()}
+
+    def _everything(self) -> Iterator[Taken]:
+        for entries in self._entries:
+            for entry in entries:
+                yield from (*entry.batch, *entry.dropped)
+
+    @property
+    def actors(self) -> int:
+        """At least as many there were."""
+        return 1 + max((one.actor for one in self._everything()), default=-1)
 
     def entry(self, rank: int, update: int) -> Entry:
         """What a learner learnt from in an update."""
@@ -79,19 +88,18 @@ class Schedule:
         """The weights that a trajectory was collected with; None for one that was not learnt from in the end."""
         return self._versions.get((actor, number))
 
-    def collected_before(self, actors: Iterable[int], version: int) -> list[tuple[int, int]]:
-        """Trajectories (actor, number) of some actors that were collected with weights older than this version."""
+    def by_version(self, actors: Iterable[int]) -> list[Taken]:
+        """What some actors collected, that with the oldest weights first."""
         mine = set(actors)
-        return [key for key, at in self._versions.items() if key[0] in mine and at < version]
+        return sorted((one for one in self._everything() if one.actor in mine), key=lambda one: one.version)
 
 
 def check_schedule(job: Job) -> None:
     """Refuse a schedule that is not there, or is of another run."""
-    schedule = Schedule(job)
-    most = max((one.actor for entries in schedule._entries for entry in entries for one in entry.batch), default=0)
-    if most >= job.lane_map.actors:
+    actors = Schedule(job).actors
+    if actors > job.lane_map.actors:
         raise BadInputError(
-            f"{job.config.run.replay_schedule}: its schedule has {most + 1} actors or more, and this run "
+            f"{job.config.run.replay_schedule}: its schedule has {actors} actors or more, and this run "
             f"{job.lane_map.actors}: replay with the recorded run's own config.toml"
         )
 

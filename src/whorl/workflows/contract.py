@@ -31,6 +31,10 @@ class Workflow:
     """What an agent must tolerate to be run like this (``overlap`` is one version behind, which strict agents bear)."""
     exact: bool
     """The same config gives the same weights, bit for bit."""
+    in_order: bool = True
+    """Every update learns from one trajectory of each actor: the one that follows the last."""
+    has_schedule: bool = False
+    """Which trajectories an update learnt from can be recorded, and a run repeated by it."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
     settle: Callable[[Config], Config] = _as_it_is

@@ -82,4 +82,6 @@ ASYNC = Workflow(
     plan,
     staleness="correctable",
     exact=False,
+    in_order=False,
+    has_schedule=True,
 )

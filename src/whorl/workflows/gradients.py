@@ -108,6 +108,7 @@ GRADIENTS = Workflow(
     plan,
     staleness="strict",
     exact=False,
+    in_order=False,
     settle=settle,
     check=check,
 )

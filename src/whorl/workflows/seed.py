@@ -77,4 +77,5 @@ SEED = Workflow(
     plan,
     staleness="correctable",
     exact=False,
+    in_order=False,
 )
