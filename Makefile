@@ -31,7 +31,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 train: install ## Train PPO on CartPole-v1 until it balances, and draw its learning curve
 	@run=runs/first-$$(date +%Y%m%d-%H%M%S) && \
 	$(BIN)/whorl train ppo CartPole-v1 --stop-return 475 --run-dir $$run && \
-	$(BIN)/whorl plot $$run -o $$run/curve.png && \
+	$(BIN)/whorl plot $$run -o $$run/curve.png >/dev/null && \
 	printf '\nThe learning curve is %s\n\nNext:\n' "$$run/curve.png" && \
 	printf '  %-62s %s\n' "$(BIN)/whorl eval $$run" "how good is it without exploring?" \
 		"$(BIN)/whorl train ppo Pendulum-v1" "another environment" \

@@ -8,13 +8,10 @@ process's own clock.
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
 
-from whorl.bench.peers import peer_python
-from whorl.bench.report import Measure, Report
-from whorl.bench.sides import SB3, SB3_VERSION, add, steady_rate, timed, train_command
+from whorl.bench.report import Report
+from whorl.bench.sides import speed_beside_sb3
 
 PEER_SCRIPT = Path(__file__).parent / "peer_scripts" / "sb3_continuous_pendulum.py"
 WARM_UP_ENV_STEPS = 1_200
@@ -55,30 +52,13 @@ def run_ddpg(repeats: int, directory: Path) -> Report:
 
 
 def _run(agent: str, repeats: int, directory: Path) -> Report:
-    python = peer_python(directory, "sb3", (f"{SB3}=={SB3_VERSION}",))
-    speed = Measure(
-        "speed, the same settings on both sides",
-        "environment steps/s",
-        "higher",
-        f"{MEASURED_ENV_STEPS:,} environment steps with a gradient step each, after {WARM_UP_ENV_STEPS:,} of warm-up",
+    return speed_beside_sb3(
+        agent,
+        "Pendulum-v1",
+        SETTINGS,
+        [str(PEER_SCRIPT), agent],
+        warm_up=WARM_UP_ENV_STEPS,
+        measured=MEASURED_ENV_STEPS,
+        repeats=repeats,
+        directory=directory,
     )
-    title = f"{agent.upper()} on Pendulum-v1: whorl and {SB3} {SB3_VERSION}, {repeats} runs each, alternating"
-    report = Report(title, [speed], reference=SB3)
-    with tempfile.TemporaryDirectory() as runs:
-        for seed in range(1, repeats + 1):
-            add(speed, SB3, seed, _peer_speed(agent, python, seed))
-            add(speed, "whorl", seed, _whorl_speed(agent, Path(runs) / f"speed-{seed}", seed))
-    return report
-
-
-def _peer_speed(agent: str, python: Path, seed: int) -> float:
-    numbers = map(str, (WARM_UP_ENV_STEPS, MEASURED_ENV_STEPS, seed))
-    output, _ = timed([str(python), str(PEER_SCRIPT), agent, *numbers])
-    return float(json.loads(output)["env_steps_per_s"])
-
-
-def _whorl_speed(agent: str, run_dir: Path, seed: int) -> float:
-    settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    steps = ("--steps", str(WARM_UP_ENV_STEPS + MEASURED_ENV_STEPS))
-    timed(train_command(agent, "Pendulum-v1", run_dir, seed, *steps, *settings))
-    return steady_rate(run_dir / "metrics.jsonl", WARM_UP_ENV_STEPS)

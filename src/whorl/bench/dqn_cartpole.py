@@ -8,13 +8,10 @@ clock. The peer steps one environment, as rl-zoo3 has it; Whorl steps eight toge
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
 
-from whorl.bench.peers import peer_python
-from whorl.bench.report import Measure, Report
-from whorl.bench.sides import SB3, SB3_VERSION, add, steady_rate, timed, train_command
+from whorl.bench.report import Report
+from whorl.bench.sides import speed_beside_sb3
 
 PEER_SCRIPT = Path(__file__).parent / "peer_scripts" / "sb3_dqn_cartpole.py"
 WARM_UP_ENV_STEPS = 5_120
@@ -51,29 +48,13 @@ copies its target network every 10 environment steps, of which there are none du
 
 def run(repeats: int, directory: Path) -> Report:
     """Alternate peer and Whorl; ``directory`` keeps the peer's environment."""
-    python = peer_python(directory, "sb3", (f"{SB3}=={SB3_VERSION}",))
-    speed = Measure(
-        "speed, the same settings on both sides",
-        "environment steps/s",
-        "higher",
-        f"{MEASURED_ENV_STEPS:,} environment steps with learning, after {WARM_UP_ENV_STEPS:,} of warm-up",
+    return speed_beside_sb3(
+        "dqn",
+        "CartPole-v1",
+        TUNED,
+        [str(PEER_SCRIPT)],
+        warm_up=WARM_UP_ENV_STEPS,
+        measured=MEASURED_ENV_STEPS,
+        repeats=repeats,
+        directory=directory,
     )
-    title = f"DQN on CartPole-v1: whorl and {SB3} {SB3_VERSION}, {repeats} runs each, alternating"
-    report = Report(title, [speed], reference=SB3)
-    with tempfile.TemporaryDirectory() as runs:
-        for seed in range(1, repeats + 1):
-            add(speed, SB3, seed, _peer_speed(python, seed))
-            add(speed, "whorl", seed, _whorl_speed(Path(runs) / f"speed-{seed}", seed))
-    return report
-
-
-def _peer_speed(python: Path, seed: int) -> float:
-    output, _ = timed([str(python), str(PEER_SCRIPT), *map(str, (WARM_UP_ENV_STEPS, MEASURED_ENV_STEPS, seed))])
-    return float(json.loads(output)["env_steps_per_s"])
-
-
-def _whorl_speed(run_dir: Path, seed: int) -> float:
-    settings = [word for setting in TUNED for word in ("--set", setting)]
-    steps = ("--steps", str(WARM_UP_ENV_STEPS + MEASURED_ENV_STEPS))
-    timed(train_command("dqn", "CartPole-v1", run_dir, seed, *steps, *settings))
-    return steady_rate(run_dir / "metrics.jsonl", WARM_UP_ENV_STEPS)

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from whorl.bench.report import Measure
+from whorl.bench.peers import peer_python
+from whorl.bench.report import Measure, Report
 from whorl.errors import WhorlError
 
 SB3, SB3_VERSION = "stable-baselines3", "2.9.2"
@@ -48,3 +51,36 @@ def timed(command: list[str]) -> tuple[str, float]:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise WhorlError(f"{' '.join(command[:6])} ... failed with exit code {done.returncode}: {reason}")
     return (done.stdout.strip().splitlines() or [""])[-1], wall_s
+
+
+def speed_beside_sb3(
+    agent: str,
+    env: str,
+    settings: Sequence[str],
+    peer: Sequence[str],
+    *,
+    warm_up: int,
+    measured: int,
+    repeats: int,
+    directory: Path,
+) -> Report:
+    """Environment steps per second of both sides in turn. ``peer`` is the peer's script and its first arguments;
+    ``directory`` keeps the peer's environment."""
+    python = peer_python(directory, "sb3", (f"{SB3}=={SB3_VERSION}",))
+    speed = Measure(
+        "speed, the same settings on both sides",
+        "environment steps/s",
+        "higher",
+        f"{measured:,} environment steps with learning, after {warm_up:,} of warm-up",
+    )
+    title = f"{agent.upper()} on {env}: whorl and {SB3} {SB3_VERSION}, {repeats} runs each, alternating"
+    report = Report(title, [speed], reference=SB3)
+    options = ["--steps", str(warm_up + measured), *(word for setting in settings for word in ("--set", setting))]
+    with tempfile.TemporaryDirectory() as runs:
+        for seed in range(1, repeats + 1):
+            output, _ = timed([str(python), *peer, *map(str, (warm_up, measured, seed))])
+            add(speed, SB3, seed, float(json.loads(output)["env_steps_per_s"]))
+            run_dir = Path(runs) / f"speed-{seed}"
+            timed(train_command(agent, env, run_dir, seed, *options))
+            add(speed, "whorl", seed, steady_rate(run_dir / "metrics.jsonl", warm_up))
+    return report
