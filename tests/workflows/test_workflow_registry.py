@@ -42,3 +42,16 @@ def test_a_workflow_named_by_its_place_runs_and_keeps_what_it_promises(tmp_path:
     assert runs[PLACE].result.workflow == PLACE
     assert runs[PLACE].result.weights_sha256 == runs["sync"].result.weights_sha256
     assert (runs["sync"].result.exact, runs[PLACE].result.exact) == (True, False)
+
+
+def test_a_workflow_that_is_in_order_has_the_rules_of_such_though_it_is_not_exact(tmp_path: Path) -> None:
+    """The burn-in may be longer than a trajectory where trajectories follow on each other."""
+    lstm = {"agent.network.core": "lstm", "agent.network.lstm_size": 8, "agent.rows": 4, "agent.burn_in": 6}
+    run = whorl.train(
+        "dqn", "CartPole-v1", workflow=PLACE, steps=100, envs_per_actor=2, run_dir=tmp_path / "run", set=lstm
+    )
+    assert run.status == "completed"
+    with pytest.raises(BadInputError, match="always learns from one trajectory of each actor"):
+        whorl.train(
+            "dqn", "CartPole-v1", workflow=PLACE, run_dir=tmp_path / "no", set={**lstm, "workflow.max_staleness": 1}
+        )
