@@ -52,6 +52,7 @@ def test_a_killed_actor_is_replaced_within_three_seconds_and_told(launch, record
     )
     cluster = launch(plan)
     cluster.run(until=lambda: recorder.count("up") == 2, timeout_s=20)
+    cluster.run(until=lambda: False, timeout_s=0.2)  # "up" is said just before it waits
     kill(cluster, actor(2))
     killed_at = time.monotonic()
     cluster.run(until=lambda: recorder.count("lost") == 1 and recorder.count("up") == 3, timeout_s=20)

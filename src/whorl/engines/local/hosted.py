@@ -37,6 +37,8 @@ class Process:
     hung_up_at: float = 0.0
     ping: _Ping | None = None
     answered_at: float = 0.0
+    cpu_s: float = 0.0
+    """Used when last seen."""
 
     def signal(self, number: signal.Signals) -> None:
         """By pidfd, so never somebody else's process."""
@@ -151,7 +153,8 @@ class Hosted:
         """CPU seconds over all incarnations, proportional memory when last seen, bytes sent."""
         cpu_s = self.past_cpu_s
         if self.process is not None:
-            cpu_s += state_and_cpu_s(self.process.pid)[1]
+            self.process.cpu_s = max(self.process.cpu_s, state_and_cpu_s(self.process.pid)[1])  # 0 when just gone
+            cpu_s += self.process.cpu_s
             self.memory_bytes = proportional_memory_bytes(self.process.pid) or self.memory_bytes
         return {"cpu_s": cpu_s, "memory_bytes": float(self.memory_bytes), "bytes_sent": float(self.page.bytes_sent)}
 
