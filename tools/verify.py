@@ -1,12 +1,13 @@
 """Runs everything, part by part, resumably, and writes the evidence.
 
-    python tools/verify.py [PART ...] [--again] [--list]
+    python tools/verify.py [PART ...] [--jobs N] [--again] [--list]
 
 The first part is what `make test` runs. Then come the tests marked ``verify``, file by file, a few in each part, so
 that a new long test is picked up by itself and little is lost when the call is interrupted. A part that passed on the
 same code (src, tests, pyproject, constraints) is not run again unless ``--again`` is given; so an interrupted call goes
 on where it was. The outcomes are kept in .verify/state.json, the full output in .verify/<part>.log, the evidence in
-docs/results/verify-<date>.md.
+docs/results/verify-<date>.md. With ``--jobs`` several parts run side by side; the first one, whose tests of deadlines
+want the machine to themselves, still runs alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,6 +113,24 @@ def run_part(part: str, arguments: list[str], code: str) -> Outcome:
     )
 
 
+def run_parts(parts: dict[str, list[str]], code: str, jobs: int) -> Iterator[Outcome]:
+    """Runs parts, ``jobs`` at a time, and yields their outcomes as they come."""
+    if QUICK in parts:
+        yield run_part(QUICK, parts.pop(QUICK), code)
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for future in as_completed([pool.submit(run_part, part, parts[part], code) for part in parts]):
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def labels(parts: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+    """Each part with its number of all."""
+    for number, part in enumerate(parts, 1):
+        yield part, f"[{number}/{len(parts)}] {part}"
+
+
 def load_state() -> dict[str, Outcome]:
     path = STATE / "state.json"
     if not path.exists():
@@ -169,6 +190,7 @@ def _git(*arguments: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run everything, long tests too, part by part.")
     parser.add_argument("parts", nargs="*", metavar="PART", help="only these (default: all)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="parts to run side by side (default: 1)")
     parser.add_argument("--again", action="store_true", help="also run what already passed on this code")
     parser.add_argument("--list", action="store_true", help="list the parts and how they stand")
     options = parser.parse_args()
@@ -178,23 +200,27 @@ def main() -> int:
     if unknown := set(options.parts) - set(parts):
         print(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(parts)}", file=sys.stderr)
         return 2
-    for number, part in enumerate(parts, 1):
+    to_run: list[str] = []
+    for part, label in labels(parts):
         known = state.get(part)
         green = known is not None and known.passed and known.code == code
-        label = f"[{number}/{len(parts)}] {part}"
-        if options.list or (options.parts and part not in options.parts):
-            if options.list:
-                print(f"{label}: {'passed' if green else 'to be run'}")
+        if options.list:
+            print(f"{label}: {'passed' if green else 'to be run'}")
+        elif options.parts and part not in options.parts:
             continue
-        if green and not options.again:
+        elif green and not options.again:
             print(f"{label}: passed before, on the same code")
-            continue
-        print(f"{label} ...", flush=True)
-        state[part] = outcome = run_part(part, parts[part], code)
+        else:
+            to_run.append(part)
+    for outcome in run_parts({part: parts[part] for part in to_run}, code, options.jobs):
+        state[outcome.part] = outcome
         save_state(state)
-        print(f"{label}: {'passed' if outcome.passed else 'FAILED'} in {outcome.duration_s:g} s: {outcome.summary}")
+        verdict = "passed" if outcome.passed else "FAILED"
+        label = dict(labels(parts))[outcome.part]
+        print(f"{label}: {verdict} in {outcome.duration_s:g} s: {outcome.summary}", flush=True)
         if not outcome.passed:
-            print("".join((STATE / f"{part}.log").read_text(errors="replace").splitlines(keepends=True)[-30:]))
+            log = (STATE / f"{outcome.part}.log").read_text(errors="replace")
+            print("".join(log.splitlines(keepends=True)[-30:]))
     if options.list:
         return 0
     outcomes = [state[part] for part in parts if part in state and state[part].code == code]

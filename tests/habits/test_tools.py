@@ -63,7 +63,7 @@ def test_verification_goes_on_where_it_stopped(tmp_path: Path) -> None:
         command = [sys.executable, "tools/verify.py", *options]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
 
-    first = verify()
+    first = verify("--jobs", "2")
     assert first.returncode == 1
     assert "[2/3] test_bad: FAILED" in first.stdout
     assert "assert 1 == 2" in first.stdout
