@@ -236,8 +236,12 @@ class ReplayLearning(ABC, Generic[Item]):
         """The shard's part of the batch of a gradient step: the same for all its phases."""
         drawn = self._drawn.get(shard)
         if drawn is None or drawn[0] != number:
-            drawn = self._drawn[shard] = (number, self.replay(shard).draw(self.uniforms(shard)[number], self.beta))
+            drawn = self._drawn[shard] = (number, self.draw_anew(number, shard))
         return drawn[1]
+
+    def draw_anew(self, number: int, shard: int) -> Drawn[Item]:
+        """From the shard's replay."""
+        return self.replay(shard).draw(self.uniforms(shard)[number], self.beta)
 
     def uniforms(self, shard: int) -> Array:
         """The numbers that all draws of this update follow from, [gradient steps, rows of the shard's batch]."""
@@ -323,9 +327,11 @@ class OffPolicyLearning(ReplayLearning[Transitions]):
         super().begin(shards, progress)
         self._blocks = {}
 
-    def draw(self, number: int, shard: int) -> Batch:
-        """The shard's part of the batch of a gradient step: the same for all its phases."""
+    def draw_anew(self, number: int, shard: int) -> Batch:
+        """From the block."""
         first, block = self.block(number, shard)
+        if self.steps_at_once == 1:
+            return block
         rows = slice((number - first) * self.shard_batch, (number - first + 1) * self.shard_batch)
         return Drawn(block.transitions.part(rows), block.weights[rows], block.indices[rows], block.generations[rows])
 
