@@ -20,7 +20,7 @@ MOST_STRANDS = 32
 
 
 def strand_width(envs_per_actor: int) -> int:
-    """Lanes of a strand where lanes should move on alone: one, or the fewest that keep an actor's strands few enough."""
+    """Lanes of a strand where each should move on alone: one, or the fewest that leave an actor few enough strands."""
     return next(
         width
         for width in range(1, envs_per_actor + 1)
