@@ -27,7 +27,7 @@ from whorl.trajectory.layout import cut_lanes, join_lanes
 from whorl.types import Array, Arrays, Field, Layout, leaves_of
 
 Batch = Sequence[tuple[int, Arrays]]
-"""What an update learns from: trajectories with the actor that each is of. Those of one actor are in their order."""
+"""What an update learns from: trajectories with the strand that each is of. Those of one strand are in their order."""
 
 MAX_COUNTED_STALENESS = 255
 """Staler experience is counted with this."""
@@ -88,9 +88,11 @@ class Learner:
         self._clock = clock
         lane_map = job.lane_map
         self.ledgers = {
-            actor: Ledger(lane_map.lanes_of_actor(actor), job.env, job.agent_spec)
+            strand: Ledger(lane_map.lanes_of_strand(strand), job.env, job.agent_spec)
             for actor in lane_map.actors_of_learner(rank)
+            for strand in lane_map.strands_of_actor(actor)
         }
+        """Of each strand of its actors."""
         settings = learner_settings(job, shards=lane_map.shards, lanes=lane_map.batch_lanes, contiguous=in_order)
         self.learning = job.agent.learning(job.config.agent, job.env, settings)
         self.previous_weights = self.learning.weights().copy()
@@ -144,9 +146,9 @@ class Learner:
         width = self.job.lane_map.lanes_per_shard
         return {shard: cut_lanes(trajectory, i * width, (i + 1) * width) for i, shard in enumerate(self.shards)}
 
-    def drop(self, actor: int, trajectory: Arrays) -> None:
+    def drop(self, strand: int, trajectory: Arrays) -> None:
         """Leave a trajectory out. Its actor has gone on from it, and so does the ledger."""
-        self._dropped_here += self.ledgers[actor].accept(trajectory).env_steps
+        self._dropped_here += self.ledgers[strand].accept(trajectory).env_steps
 
     def staleness(self, trajectory: Arrays) -> int:
         """Updates since the oldest weights that it was collected with."""
@@ -161,10 +163,10 @@ class Learner:
         mine["env_steps"] += self._dropped_here
         mine["dropped"] += self._dropped_here
         self._dropped_here = 0
-        width = self.job.lane_map.envs_per_actor
+        width = self.job.lane_map.envs_per_strand
         column = self.rank * len(batch) * width
-        for actor, trajectory in batch:
-            ledger = self.ledgers[actor]
+        for strand, trajectory in batch:
+            ledger = self.ledgers[strand]
             accepted = ledger.accept(trajectory)
             self._count_staleness(trajectory, accepted.env_steps, mine["staleness"])
             enriched.append(trajectory)
@@ -201,11 +203,11 @@ class Learner:
         steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
         np.add.at(counts, np.minimum(self.updates - version, MAX_COUNTED_STALENESS), steps)
 
-    def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
-        """Where this actor's lanes will stand after the trajectories that are still waiting to be learnt."""
-        ledger = self.ledgers[actor].copy()
+    def ledger_after(self, strand: int, arrived: Iterable[Arrays]) -> Ledger:
+        """Where this strand's lanes will stand after those of the trajectories that are its own."""
+        ledger = self.ledgers[strand].copy()
         for trajectory in arrived:
-            if int(trajectory["number"][0]) == ledger.number:
+            if int(trajectory["strand"][0]) == strand and int(trajectory["number"][0]) == ledger.number:
                 ledger.accept(trajectory)
         return ledger
 
@@ -249,8 +251,8 @@ class Learner:
         return digest.hexdigest()
 
     def saved_ledger(self) -> Arrays:
-        """The ledgers of this learner's actors, in lane order."""
-        return join_saved([self.ledgers[actor].save() for actor in sorted(self.ledgers)])
+        """The ledgers of this learner's strands, in lane order."""
+        return join_saved([self.ledgers[strand].save() for strand in sorted(self.ledgers)])
 
     def save(self, ledgers: list[Arrays]) -> tuple[dict[str, Arrays], dict[str, Any]]:
         """Copies of everything a resume needs: files of arrays, and counts. ``ledgers`` are all learners', in order."""

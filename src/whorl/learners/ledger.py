@@ -41,7 +41,7 @@ class Accepted:
 
 
 class Ledger:
-    """The lanes of one actor."""
+    """The lanes of one strand."""
 
     def __init__(self, lanes: range, env: EnvSpec, agent: AgentSpec) -> None:
         self.lanes = lanes
@@ -191,6 +191,12 @@ def join_saved(saved: list[Arrays]) -> Arrays:
     """The saved ledgers of neighbouring lanes as one, so that a checkpoint does not depend on the number of actors."""
     joined = {name: np.concatenate([part[name] for part in saved]) for name in saved[0] if name not in _COMMON}
     return {**joined, "exact": np.array([all(part["exact"][0] for part in saved)])}
+
+
+def join_orders(ledgers: list[Ledger]) -> Arrays:
+    """The start order of an actor: those of its strands as one."""
+    orders = [ledger.order() for ledger in ledgers]
+    return {name: np.concatenate([order[name] for order in orders]) for name in orders[0]}
 
 
 def cut_saved(saved: Arrays, lanes: range) -> Arrays:
