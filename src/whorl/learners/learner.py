@@ -68,8 +68,11 @@ def learner_settings(job: Job, *, shards: int, lanes: int, contiguous: bool) -> 
 class Learner:
     """One learner of the group. Workflows decide when it updates, saves and publishes."""
 
-    def __init__(self, job: Job, rank: int, clock: Clock, *, in_order: bool = True) -> None:
-        """``in_order``: every update learns from one trajectory of each actor, that which follows the last one."""
+    def __init__(
+        self, job: Job, rank: int, clock: Clock, *, in_order: bool = True, keeps_previous: bool = False
+    ) -> None:
+        """``in_order``: every update learns from one trajectory of each actor, that which follows the last one.
+        ``keeps_previous``: the weights before the last update may be asked for."""
         self.job = job
         self.rank = rank
         self.updates = 0
@@ -95,11 +98,15 @@ class Learner:
         """Of each strand of its actors."""
         settings = learner_settings(job, shards=lane_map.shards, lanes=lane_map.batch_lanes, contiguous=in_order)
         self.learning = job.agent.learning(job.config.agent, job.env, settings)
-        self.previous_weights = self.learning.weights().copy()
-        """Those of the version before: what an actor one update behind still acts with."""
+        self._previous_weights = self.learning.weights().copy() if keeps_previous else None
         self._tally = tally_layout(job.agent_spec.rows, lane_map.batch_lanes)
         self._tally_buffer = self._tally.allocate()
         self._tally_views = self._tally.views(self._tally_buffer)
+
+    @property
+    def previous_weights(self) -> Array:
+        """Those of the version before, for an actor one update behind; the newest where those are not kept."""
+        return self.learning.weights() if self._previous_weights is None else self._previous_weights
 
     @property
     def done(self) -> bool:
@@ -114,7 +121,8 @@ class Learner:
         self._clock.enter("learning")
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
         accepted = yield from self._accept(batch, tally)
-        self.previous_weights[:] = self.learning.weights()
+        if self._previous_weights is not None:
+            self._previous_weights[:] = self.learning.weights()
         yield from self.learn(accepted, progress, contributions)
         self._measured.add(self.learning.finish())
         self.updates += 1
@@ -181,7 +189,8 @@ class Learner:
                 mine["episode_return"][place] = end.episode_return
                 mine["episode_length"][place] = end.length
             column += width
-        total = self._tally.views((yield from tally.sum([self._tally_buffer])))
+        summed = yield from tally.sum([self._tally_buffer])
+        total = mine if summed is self._tally_buffer else self._tally.views(summed)
         self.env_steps += int(total["env_steps"][0])
         self.dropped += int(total["dropped"][0])
         self._staleness += total["staleness"]
@@ -282,7 +291,8 @@ class Learner:
         changes = changes_that_matter(counts.get("config", {}), to_plain(self.job.config))
         self.learning.load(leaves_of(arrays["learner"], "agent/"))
         self.window.load(leaves_of(arrays["learner"], "window/"))
-        self.previous_weights = arrays["learner"]["previous_weights"].copy()
+        if self._previous_weights is not None:
+            self._previous_weights[:] = arrays["learner"]["previous_weights"]
         for ledger in self.ledgers.values():
             ledger.load(cut_saved(arrays["ledger"], ledger.lanes))
         self.updates = int(counts["updates"])

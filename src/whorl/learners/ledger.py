@@ -63,11 +63,11 @@ class Ledger:
         rows = trajectory["reward"].shape[0]
         first = trajectory["first"]
         ended_before = np.array([state.ended for state in self._states])
-        observation = {name: array[-1].copy() for name, array in leaves_of(trajectory, "obs/").items()}
+        observation = {leaf.name: trajectory[f"obs/{leaf.name}"][-1].copy() for leaf in self._env.observation}
         for i, state in enumerate(self._states):
             self._move(i, state, trajectory, rows)
             state.observation = {name: array[i] for name, array in observation.items()}
-        self._recurrent = {name: array.copy() for name, array in leaves_of(trajectory, "end/state/").items()}
+        self._recurrent = {name: trajectory[f"end/state/{name}"].copy() for name in self._recurrent}
         self.exact = self.exact and bool(trajectory["end/exact"][0])
         self.number = int(trajectory["number"][0]) + 1
         episodes, faults = self._episodes(trajectory, rows, ended_before)
@@ -109,7 +109,7 @@ class Ledger:
         step_sum = np.cumsum(valid, axis=0)
         episodes: list[EpisodeEnd] = []
         faults = 0
-        for row, i in zip(*np.nonzero(ended | cut), strict=True):
+        for row, i in np.argwhere(ended | cut):
             if ended[row, i]:
                 total = self._episode_return[i] + reward_sum[row, i]
                 length = self._episode_length[i] + step_sum[row, i]

@@ -1,4 +1,4 @@
-"""The learning half that DDPG, TD3 and SAC share: actor, critics, what both take in, random actions at the beginning."""
+"""The learning half that DDPG, TD3 and SAC share: actor, critics, their inputs, random actions at the beginning."""
 
 from __future__ import annotations
 

@@ -70,18 +70,18 @@ class _Measured:
     """What one phase's gradient steps measured in an update."""
 
     def __init__(self) -> None:
-        self._sums: list[float] = [0.0] * SUMS_WIDTH
+        self._sums = np.zeros(SUMS_WIDTH)
         self._norms = 0.0
         self._steps = 0
 
     def add(self, sums: Array, norm: float) -> None:
-        self._sums = [total + value for total, value in zip(self._sums, sums.tolist(), strict=True)]
+        self._sums += sums
         self._norms += norm
         self._steps += 1
 
     def means(self, phase: str, names: Sequence[str]) -> dict[str, float]:
         """Over the rows; of the gradient's norm, over the steps."""
-        rows, *sums = self._sums
+        rows, *sums = self._sums.tolist()
         means = {name: total / rows for name, total in zip(names, sums, strict=False)}
         means[f"{phase}_gradient_norm"] = self._norms / self._steps
         return means
