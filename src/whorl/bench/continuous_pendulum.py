@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from whorl.bench.report import Report
-from whorl.bench.sides import speed_beside_sb3
+from whorl.bench.sides import SB3, speed_beside_sb3
 
 PEER_SCRIPT = Path(__file__).parent / "peer_scripts" / "sb3_continuous_pendulum.py"
 WARM_UP_ENV_STEPS = 1_200
@@ -56,7 +56,7 @@ def _run(agent: str, repeats: int, directory: Path) -> Report:
         agent,
         "Pendulum-v1",
         SETTINGS,
-        [str(PEER_SCRIPT), agent],
+        {SB3: [str(PEER_SCRIPT), agent]},
         warm_up=WARM_UP_ENV_STEPS,
         measured=MEASURED_ENV_STEPS,
         repeats=repeats,

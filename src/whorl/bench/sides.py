@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from whorl.bench.peers import peer_python
@@ -22,7 +22,7 @@ RUN_TIMEOUT_S = 600
 def add(measure: Measure, subject: str, seed: int, value: float) -> None:
     """Note one value, and show it."""
     measure.add(subject, value)
-    print(f"  seed {seed}: {subject:<18} {value:10,.1f} {measure.unit}", file=sys.stderr)
+    print(f"  seed {seed}: {subject:<34} {value:10,.1f} {measure.unit}", file=sys.stderr)
 
 
 def train_command(agent: str, env: str, run_dir: Path, seed: int, *options: str) -> list[str]:
@@ -57,15 +57,15 @@ def speed_beside_sb3(
     agent: str,
     env: str,
     settings: Sequence[str],
-    peer: Sequence[str],
+    peers: Mapping[str, Sequence[str]],
     *,
     warm_up: int,
     measured: int,
     repeats: int,
     directory: Path,
 ) -> Report:
-    """Environment steps per second of both sides in turn. ``peer`` is the peer's script and its first arguments;
-    ``directory`` keeps the peer's environment."""
+    """Environment steps per second of all sides in turn. ``peers`` are the peer's script and its first arguments for
+    each way to run it; the first is what Whorl is compared with. ``directory`` keeps the peer's environment."""
     python = peer_python(directory, "sb3", (f"{SB3}=={SB3_VERSION}",))
     speed = Measure(
         "speed, the same settings on both sides",
@@ -74,12 +74,13 @@ def speed_beside_sb3(
         f"{measured:,} environment steps with learning, after {warm_up:,} of warm-up",
     )
     title = f"{agent.upper()} on {env}: whorl and {SB3} {SB3_VERSION}, {repeats} runs each, alternating"
-    report = Report(title, [speed], reference=SB3)
+    report = Report(title, [speed], reference=next(iter(peers)))
     options = ["--steps", str(warm_up + measured), *(word for setting in settings for word in ("--set", setting))]
     with tempfile.TemporaryDirectory() as runs:
         for seed in range(1, repeats + 1):
-            output, _ = timed([str(python), *peer, *map(str, (warm_up, measured, seed))])
-            add(speed, SB3, seed, float(json.loads(output)["env_steps_per_s"]))
+            for name, peer in peers.items():
+                output, _ = timed([str(python), *peer, *map(str, (warm_up, measured, seed))])
+                add(speed, name, seed, float(json.loads(output)["env_steps_per_s"]))
             run_dir = Path(runs) / f"speed-{seed}"
             timed(train_command(agent, env, run_dir, seed, *options))
             add(speed, "whorl", seed, steady_rate(run_dir / "metrics.jsonl", warm_up))

@@ -76,7 +76,7 @@ class Desk:
         if (yield from self._group.broadcast(int(self._is_time_to_save()))):
             yield from self._save(wait=False)
         while True:
-            yield from self._collect(leave_on_wish=True)
+            complete = yield from self._collect(leave_on_wish=True)
             # Whoever leaves early because of a stop finds here that the first learner has heard of it too: it is told
             # before the others. Without this it might say go on, and all would wait for slow trajectories.
             yield from self._group.barrier()
@@ -91,7 +91,8 @@ class Desk:
             if command & Command.STOP:
                 return None
             if command & Command.GO_ON:
-                yield from self._collect(leave_on_wish=False)
+                if not complete:
+                    yield from self._collect(leave_on_wish=False)
                 return self._intake.batch()
 
     def _await_leave(self) -> Generator[Wait, None, None]:
@@ -106,11 +107,14 @@ class Desk:
     def _may_go_on(self) -> bool:
         return self._inbox.limit > self._learner.updates
 
-    def _collect(self, leave_on_wish: bool) -> Generator[Wait, None, None]:
+    def _collect(self, leave_on_wish: bool) -> Generator[Wait, None, bool]:
+        """Until the batch is complete, or somebody wants something else. Returns whether it is complete."""
         while True:
             self.read_inbox()
-            if self._intake.claim() or (leave_on_wish and (self._inbox.stop or self._inbox.save)):
-                return
+            if self._intake.claim():
+                return True
+            if leave_on_wish and (self._inbox.stop or self._inbox.save):
+                return False
             wait = self._intake.wait
             yield replace(wait, endpoints=(*wait.endpoints, self._role.line.readable))
 

@@ -96,20 +96,22 @@ class Ledger:
         state.skip = 0
 
     def _episodes(self, trajectory: Arrays, rows: int, ended_before: Array) -> tuple[list[EpisodeEnd], int]:
-        valid = trajectory["valid"][:rows]
+        valid, first = trajectory["valid"][:rows], trajectory["first"]
         ended = (trajectory["terminated"] | trajectory["truncated"]) & valid
-        # A first row follows a final-observation row, or a fault: a row that is not valid though none ended before it.
-        cut = trajectory["first"][1 : rows + 1] & ~valid
-        cut[1:] &= ~ended[:-1]
-        cut[0] &= ~ended_before
-        anew = trajectory["first"][0]
-        self._episode_return[anew] = 0.0
-        self._episode_length[anew] = 0
+        over = ended
+        if first.any():
+            # It follows a final-observation row, or a fault: a row that is not valid though none ended before it.
+            cut = first[1 : rows + 1] & ~valid
+            cut[1:] &= ~ended[:-1]
+            cut[0] &= ~ended_before
+            over = ended | cut
+            self._episode_return[first[0]] = 0.0
+            self._episode_length[first[0]] = 0
         reward_sum = np.cumsum(np.where(valid, trajectory["reward"], 0.0), axis=0, dtype=np.float64)
         step_sum = np.cumsum(valid, axis=0)
         episodes: list[EpisodeEnd] = []
         faults = 0
-        for row, i in np.argwhere(ended | cut):
+        for row, i in np.argwhere(over):
             if ended[row, i]:
                 total = self._episode_return[i] + reward_sum[row, i]
                 length = self._episode_length[i] + step_sum[row, i]

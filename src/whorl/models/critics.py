@@ -39,14 +39,13 @@ class Critics:
 
     def backward(self, d_values: Tensor, gradients: Mapping[str, Tensor]) -> None:
         """Overwrite ``gradients`` with those of sum(d_values * values) by the critics' parameters."""
-        for tower, d_value in zip(self._towers, d_values.split(1), strict=True):
-            tower.backward(d_value, gradients)
+        for row, tower in enumerate(self._towers):
+            tower.backward(d_values[row : row + 1], gradients)
 
     def action_gradient(self, d_values: Tensor) -> Tensor:
         """The gradient [action size, N] of sum(d_values * values) by the action; the parameters are left alone."""
-        towers = self._towers[: len(d_values)]
-        rows = d_values.split(1)
-        parts = [tower.input_gradient(row, self._width) for tower, row in zip(towers, rows, strict=True)]
+        towers = self._towers[: d_values.shape[0]]
+        parts = [tower.input_gradient(d_values[row : row + 1], self._width) for row, tower in enumerate(towers)]
         total = parts[0]
         for part in parts[1:]:
             total = total + part

@@ -100,7 +100,7 @@ class BoundedHead:
 
     def to_env(self, scaled: Array) -> Array:
         """Scaled actions [rows, size] as the environment takes them."""
-        actions = np.clip(self.middle + self.half_range * scaled, self.low, self.high)
+        actions = np.minimum(np.maximum(self.middle + self.half_range * scaled, self.low), self.high)
         return actions.reshape(len(scaled), *self.action.shape).astype(self.action.dtype, copy=False)
 
     def from_env(self, actions: Array) -> NDArray[np.float32]:

@@ -1,8 +1,9 @@
 """Stable-Baselines3's DQN on CartPole-v1 with the tuned settings of rl-zoo3. Runs in the peer's environment:
 
-    python sb3_dqn_cartpole.py WARM_UP_ENV_STEPS MEASURED_ENV_STEPS SEED
+    python sb3_dqn_cartpole.py ENVS WARM_UP_ENV_STEPS MEASURED_ENV_STEPS SEED
 
-Prints one line of JSON.
+However many environments are stepped together, 256 rows in all are followed by 128 gradient steps. Prints one line of
+JSON.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import sys
 import time
 
 
-def speed(warm_up: int, measured: int, seed: int) -> dict[str, float]:
+def speed(envs: int, warm_up: int, measured: int, seed: int) -> dict[str, float]:
     """Environment steps per second, learning included, from the first rollout after the warm-up to the end."""
     import torch
     from stable_baselines3 import DQN
     from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
 
     torch.set_num_threads(1)
 
@@ -35,14 +37,14 @@ def speed(warm_up: int, measured: int, seed: int) -> dict[str, float]:
 
     model = DQN(
         "MlpPolicy",
-        "CartPole-v1",
+        make_vec_env("CartPole-v1", n_envs=envs, seed=seed),
         learning_rate=2.3e-3,
         batch_size=64,
         buffer_size=100_000,
         learning_starts=1000,
         gamma=0.99,
         target_update_interval=10,
-        train_freq=256,
+        train_freq=256 // envs,
         gradient_steps=128,
         exploration_fraction=0.16,
         exploration_final_eps=0.04,
