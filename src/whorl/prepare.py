@@ -13,6 +13,7 @@ import gymnasium
 from whorl.agents.contract import AgentSpec
 from whorl.agents.registry import get_agent
 from whorl.config.schema import Config
+from whorl.elastic import check_schedule
 from whorl.engines.local.limits import available_memory_bytes
 from whorl.envs.check import probe_apart
 from whorl.envs.probe import EnvProbe, probe_env
@@ -57,7 +58,7 @@ def prepare(config: Config) -> Job:
     recorded = config.run.record_schedule or config.run.replay_schedule  # by actor, each trajectory with one version
     apart = hosted and workflow.has_strands and not recorded
     precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))
-    return Job(
+    job = Job(
         config=replace(
             config, engine=replace(config.engine, name=engine), run=replace(config.run, precision=precision)
         ),
@@ -66,6 +67,8 @@ def prepare(config: Config) -> Job:
         envs_per_strand=strand_width(config.resources.envs_per_actor) if apart else 0,
         warnings=(probe.warning,) if probe.warning else (),
     )
+    check_schedule(job)
+    return job
 
 
 def check_machine(config: Config) -> None:

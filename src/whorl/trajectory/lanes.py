@@ -112,6 +112,12 @@ class LaneMap:
         """The inverse of ``actors_of_learner``."""
         return actor // (self.actors // self.learners)
 
+    def acting(self, count: int) -> list[int]:
+        """The actors that act when so many do: evenly many of each learner's, as far as that goes."""
+        each = self.actors // self.learners
+        by_turns = [learner * each + place for place in range(each) for learner in range(self.learners)]
+        return by_turns[:count]
+
     def shards_of_learner(self, learner: int) -> range:
         """The shards this learner contributes."""
         each = self.shards // self.learners
