@@ -54,6 +54,11 @@ class WorkflowConfig:
     one of each actor."""
     max_staleness: Annotated[int, AtLeast(0)] | None = None
     """Trajectories that are more than this many updates old are dropped, and counted. Empty: none is too old."""
+    publish_every: Annotated[int, AtLeast(1)] = 1
+    """Updates between two versions of the weights that actors are shown. More than 1 spares transfers of large weights,
+    or forces staleness, to see what an agent bears."""
+    accept_stale: bool = False
+    """Have an agent that learns from fresh data only run on stale data all the same, uncorrected: for comparisons."""
 
 
 @dataclass(frozen=True)
