@@ -67,7 +67,7 @@ def test_a_staleness_bound_is_kept_and_what_exceeds_it_is_counted(tmp_path: Path
 def test_weights_shown_now_and_then_force_staleness_on_agents_that_accept_it(tmp_path: Path) -> None:
     forced = {"workflow.publish_every": 6, "workflow.accept_stale": True, "agent.vtrace": False}
     result = train(tmp_path, "a2c", engine="inline", more=forced)
-    assert result.staleness.max >= 6
+    assert result.staleness.max >= 5
     assert result.staleness.mean > 2
 
 
