@@ -14,16 +14,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "workflows"))
 
-from matrix_jobs import JOBS, refusal
+from matrix_jobs import JOBS, refusal  # noqa: E402
 
-from whorl.workflows.registry import get_workflow, workflow_table
+from whorl.workflows.registry import get_workflow, workflow_table  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference" / "matrix.md"
 HEAD = """# Which agent runs in which workflow
 
-Generated from what `whorl train` accepts by `tools/matrix.py`. Every cell that says *yes* is run by the tests, on both engines: it
-trains, every transition is accounted for, and nothing is left behind. *V-trace* means: with `--set agent.vtrace=true`, because the
-workflow brings data that is some updates old. A number refers to the reason below.
+Generated from what `whorl train` accepts by `tools/matrix.py`. Every cell that says *yes* is run by the tests, on both
+engines: it trains, every transition is accounted for, and nothing is left behind. *V-trace* means: with
+`--set agent.vtrace=true`, because the workflow brings data that is some updates old. A number refers to the reason below.
 """
 
 
