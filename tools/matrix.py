@@ -23,7 +23,7 @@ HEAD = """# Which agent runs in which workflow
 
 Generated from what `whorl train` accepts by `tools/matrix.py`. Every cell that says *yes* is run by the tests, on both
 engines: it trains, every transition is accounted for, and nothing is left behind. *V-trace* means: with
-`--set agent.vtrace=true`, because the workflow brings data that is some updates old. A number refers to the reason below.
+`--set agent.vtrace=true`, because the workflow brings data that is some updates old. A number: the reason, below.
 """
 
 
