@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from whorl.actors.collector import Collector
 from whorl.actors.remote_policy import SERVER, RemotePolicy
+from whorl.actors.stamps import Stamps
 from whorl.engines.contract import Channel, Role, RoleId, Wait
 from whorl.engines.faults import fault_hook
 from whorl.envs.contract import LaneEnvs
@@ -54,6 +55,7 @@ class Actor:
             self._hosted = None
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
         self._order = -1
+        self._stamps = Stamps(job.agent_spec)
         self._tells_of_faults_at = 1
         strike = fault_hook(role.id, role.incarnation)
         self._remote = None if inference is None else RemotePolicy(role, *inference, self._listen)
@@ -71,11 +73,13 @@ class Actor:
         states = unpack_lane_states(order, self._job.env)
         yield from self._collector.begin(states, leaves_of(order, "state/"))
         self._order = int(order["order"])
+        self._stamps.begin(order)
         return int(order["number"][0])
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory with the weights as they are."""
         yield from self._collector.fill(trajectory, self._weight_views, version, number)
+        self._stamps.stamp(trajectory)
         trajectory["incarnation"][0] = self._role.incarnation
         trajectory["order"][0] = self._order
         if self._envs.fault_count >= self._tells_of_faults_at:

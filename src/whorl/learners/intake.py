@@ -104,7 +104,8 @@ class FromActors(Intake):
         """Have an actor begin; what follows an earlier order is refused from now on."""
         self._last_order += 1
         self._sources[actor].order = self._last_order
-        self._line.send("start", {**ledger.order(), "order": self._last_order}, to=RoleId("actor", actor))
+        order = {**ledger.order(), "order": self._last_order, "handed_over": 0}
+        self._line.send("start", order, to=RoleId("actor", actor))
 
     def lost(self, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: it begins after the last trajectory that arrived whole."""

@@ -28,7 +28,7 @@ class OwnLanes(Intake):
     def start(self, actor: int, ledger: Ledger) -> None:
         """Collect from where the ledger says."""
         del actor
-        self._collecting = self._collect({**ledger.order(), "order": 0})
+        self._collecting = self._collect({**ledger.order(), "order": 0, "handed_over": 0})
 
     def _collect(self, order: dict[str, Any]) -> RoleGenerator:
         number = yield from self._actor.begin_at(order)
