@@ -21,7 +21,7 @@ from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.models.precision import resolve_precision
 from whorl.runs.tensorboard import require_tensorboard
-from whorl.trajectory.lanes import LaneMap
+from whorl.trajectory.lanes import LaneMap, check_groups
 from whorl.types import EnvSpec
 from whorl.workflows.contract import Workflow
 from whorl.workflows.registry import get_workflow
@@ -29,8 +29,10 @@ from whorl.workflows.registry import get_workflow
 
 def prepare(config: Config) -> Job:
     """The job of a config, with the engine chosen where the user left it open. Touches no file."""
-    LaneMap.from_resources(config.resources, config.workflow.trajectories_per_update)
     workflow = get_workflow(config.workflow.name)
+    if workflow.even_groups:
+        check_groups(config.resources)
+    LaneMap.from_resources(config.resources, config.workflow.trajectories_per_update)
     probe = _look_at(config)
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
     tolerance = ("strict", "correctable", "any")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from whorl.config.bounds import AtLeast, MoreThan
+from whorl.config.bounds import AtLeast, AtMost, MoreThan
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,22 @@ class WorkflowConfig:
     """Who acts, who learns, and who waits for whom."""
 
     name: str = ""
-    """``sync``, ``overlap``, ``async``, ``seed``, ``allreduce``, ``gradients``, or one of another package: its name, or
-    ``module:NAME``. Empty: the agent's default."""
+    """``sync``, ``overlap``, ``async``, ``window``, ``queue``, ``seed``, ``allreduce``, ``gradients``, or one of
+    another package: its name, or ``module:NAME``. Empty: the agent's default."""
     trajectories_per_update: Annotated[int, AtLeast(0)] = 0
     """Trajectories that an update learns from, over all learners; 0: as many as there are actors. ``async`` takes them
     as they come; in ``sync`` and ``overlap`` it is always one of each actor."""
     max_staleness: Annotated[int, AtLeast(0)] | None = None
     """Trajectories that are more than this many updates old are dropped, and counted. Empty: none is too old."""
+    choice: Literal["random", "owned"] = "owned"
+    """Whose windows a learner reads in ``window``: ``random`` ones among those of all actors, or those of its ``owned``
+    actors. Several learners that choose at random read some trajectories twice."""
+    max_reuse: Annotated[int, AtLeast(1)] = 1
+    """How often a learner may learn from the same trajectory in ``window``; it then waits for a newer one. 1: never
+    twice."""
+    slots: Annotated[int, AtLeast(0), AtMost(128)] = 0
+    """Trajectories that each actor's queue holds in ``queue``, the one being collected and those being learnt from
+    included; when all are taken, the actor waits. 0: 3, or more where an update takes more."""
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ class Intake(ABC):
     """Where a learner's batches come from."""
 
     @abstractmethod
-    def start(self, actor: int, ledger: Ledger) -> None:
-        """Have an actor begin where the ledger says its lanes stand."""
+    def start(self) -> None:
+        """Have every actor begin where the ledgers say its lanes stand."""
 
     @abstractmethod
     def lost(self, body: dict[str, Any]) -> None:
@@ -100,7 +100,12 @@ class FromActors(Intake):
         endpoints = tuple(self._sources[actor.index].channel.readable for actor in awaited)
         return Wait(endpoints, f"the trajectories of {names_of(awaited)}", tuple(awaited))
 
-    def start(self, actor: int, ledger: Ledger) -> None:
+    def start(self) -> None:
+        """Every actor from the ledgers as they are."""
+        for actor, ledger in self._learner.ledgers.items():
+            self._start(actor, ledger)
+
+    def _start(self, actor: int, ledger: Ledger) -> None:
         """Have an actor begin; what follows an earlier order is refused from now on."""
         self._last_order += 1
         self._sources[actor].order = self._last_order
@@ -119,7 +124,7 @@ class FromActors(Intake):
         for lane, times in self._quarantine.given_up(ledger.number).items():
             if lane in ledger.lanes:
                 ledger.give_up(lane, times)
-        self.start(actor, ledger)
+        self._start(actor, ledger)
 
     def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
         """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given

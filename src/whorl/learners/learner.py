@@ -73,9 +73,6 @@ def learner_settings(job: Job, *, shards: int, lanes: int, contiguous: bool) -> 
 class Learner:
     """One learner of the group. Workflows decide when it updates, saves and publishes."""
 
-    tally = staticmethod(tally_layout)
-    """The layout of what its kind tell each other, of a job."""
-
     def __init__(self, job: Job, rank: int, clock: Clock, *, in_order: bool = True) -> None:
         """``in_order``: every update learns from one trajectory of each actor, that which follows the last one."""
         self.job = job
@@ -106,9 +103,13 @@ class Learner:
         self.learning = job.agent.learning(job.config.agent, job.env, settings)
         self.previous_weights = self.learning.weights().copy()
         """Those of the version before: what an actor one update behind still acts with."""
-        self._tally = self.tally(job)
+        self._tally = self.tally_layout()
         self._tally_buffer = self._tally.allocate()
         self._tally_views = self._tally.views(self._tally_buffer)
+
+    def tally_layout(self) -> Layout:
+        """What learners of this kind tell each other."""
+        return tally_layout(self.job)
 
     @property
     def done(self) -> bool:

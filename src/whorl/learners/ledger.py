@@ -13,6 +13,7 @@ import numpy as np
 
 from whorl.agents.contract import AgentSpec
 from whorl.envs.contract import LaneState
+from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE
 from whorl.trajectory.episodes import Episodes, episodes_of
 from whorl.trajectory.orders import pack_lane_states, unpack_lane_states
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
@@ -72,16 +73,19 @@ class Ledger:
             if self._env.restore == "none":  # whether there were any is all that matters
                 pieces[:] = [pieces[-1][-1:]]
 
-    def leave_unfinished(self, times: int) -> int:
-        """Have every lane that cannot go on from a snapshot begin another episode, since nobody knows its actions, and
-        none that was begun: a lost actor may have begun as many as there are rows, and so may each of ``times`` that
-        were lost here. Returns how many lanes were amid an episode."""
-        unfinished = 0
+    def leave_unfinished(self, losses: int) -> int:
+        """For an actor that nobody has followed: its lanes go on from their snapshots. Lanes without one, whose actions
+        nobody knows, begin another episode, and none that was begun: each of ``losses`` actors that were lost here may
+        have begun as many as there are rows. If it was lost here again and again, snapshots lead nowhere either.
+        Returns how many lanes were amid an episode that is left."""
+        left = 0
         for state, length in zip(self._states, self._sums["episode_length"], strict=True):
-            if state.snapshot is None and (times or state.observation is not None):
-                state.skip = max(1, times) * (1 + self._rows)
-                unfinished += int(length > 0)
-        return unfinished
+            goes_on = state.snapshot is not None and losses < DEATHS_BEFORE_QUARANTINE
+            is_fresh = state.observation is None and not losses
+            if not goes_on and not is_fresh:
+                state.skip = max(1, losses) * (1 + self._rows)
+                left += int(length > 0)
+        return left
 
     def give_up(self, lane: int, times: int = 1) -> None:
         """Have this lane begin another episode instead of stepping its actions again. The deadly one may be any that

@@ -36,11 +36,6 @@ class LaneMap:
         for what, count, most in (("actors", resources.actors, MOST_ACTORS), ("environments", lanes, MOST_LANES)):
             if count > most:
                 raise ConfigError(f"{count} {what} are more than any machine runs: use at most {most}")
-        if resources.actors % resources.learners:
-            raise ConfigError(
-                f"{resources.actors} actors cannot be shared out evenly over {resources.learners} learners: "
-                f"use --actors {_next_multiple(resources.actors, resources.learners)}"
-            )
         if trajectories % resources.learners:
             raise ConfigError(
                 f"{trajectories} trajectories cannot be shared out evenly over {resources.learners} learners: use "
@@ -74,13 +69,12 @@ class LaneMap:
         return range(actor * self.envs_per_actor, (actor + 1) * self.envs_per_actor)
 
     def actors_of_learner(self, learner: int) -> range:
-        """The actors whose trajectories go to this learner."""
-        each = self.actors // self.learners
-        return range(learner * each, (learner + 1) * each)
+        """The actors of this learner: equally many for all, but for one more or less where that cannot be."""
+        return range(learner * self.actors // self.learners, (learner + 1) * self.actors // self.learners)
 
     def learner_of_actor(self, actor: int) -> int:
         """The inverse of ``actors_of_learner``."""
-        return actor // (self.actors // self.learners)
+        return ((actor + 1) * self.learners - 1) // self.actors
 
     def shards_of_learner(self, learner: int) -> range:
         """The shards this learner contributes."""
@@ -90,6 +84,15 @@ class LaneMap:
     @property
     def lanes_per_shard(self) -> int:
         return self.batch_lanes // self.shards
+
+
+def check_groups(resources: Resources) -> None:
+    """Refuse actors that cannot be shared out evenly over the learners."""
+    if resources.actors % resources.learners:
+        raise ConfigError(
+            f"{resources.actors} actors cannot be shared out evenly over {resources.learners} learners: "
+            f"use --actors {_next_multiple(resources.actors, resources.learners)}"
+        )
 
 
 def _next_multiple(value: int, of: int) -> int:

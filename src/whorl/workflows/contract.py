@@ -35,6 +35,8 @@ class Workflow:
     """Every update learns from one trajectory of each actor: the one that follows the last."""
     has_schedule: bool = False
     """Which trajectories an update learnt from can be recorded, and a run repeated by it."""
+    even_groups: bool = True
+    """Every learner must have equally many actors."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
     settle: Callable[[Config], Config] = _as_it_is
