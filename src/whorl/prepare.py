@@ -21,7 +21,7 @@ from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.models.precision import resolve_precision
 from whorl.runs.tensorboard import require_tensorboard
-from whorl.trajectory.lanes import LaneMap, check_groups
+from whorl.trajectory.lanes import LaneMap, check_groups, strand_width
 from whorl.types import EnvSpec
 from whorl.workflows.contract import Workflow
 from whorl.workflows.registry import get_workflow
@@ -56,6 +56,8 @@ def prepare(config: Config) -> Job:
     _check_schedule(config, workflow)
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
+    recorded = config.run.record_schedule or config.run.replay_schedule  # by actor, each trajectory with one version
+    apart = hosted and workflow.has_strands and not recorded
     precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))
     return Job(
         config=replace(
@@ -63,6 +65,7 @@ def prepare(config: Config) -> Job:
         ),
         env=probe.spec,
         hosted=hosted,
+        envs_per_strand=strand_width(config.resources.envs_per_actor) if apart else 0,
         warnings=(probe.warning,) if probe.warning else (),
     )
 

@@ -1,4 +1,4 @@
-"""Environments that write down every reset: ``counted_episodes:Counted-v0``, and ``Saved-v0``, which saves its state."""
+"""Environments that write down every reset: ``Counted-v0``, and ``Saved-v0``, which also saves its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``window`` with actors that show one trajectory for each version of the weights: every window is new at each update."""
+"""``window`` with actors that show one trajectory for each version of the weights: all are new at each update."""
 
 from __future__ import annotations
 

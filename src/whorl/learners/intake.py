@@ -19,12 +19,17 @@ from typing import Any
 from whorl.engines.contract import Channel, Role, RoleId, Wait
 from whorl.engines.waits import names_of
 from whorl.learners.learner import Batch, Learner
-from whorl.learners.ledger import Ledger
+from whorl.learners.ledger import Ledger, join_orders
 from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
 
 _ORDERS_PER_INCARNATION = 2**32
+
+
+def named(trajectory: Arrays) -> tuple[int, Arrays]:
+    """A trajectory with its strand, as a batch has it."""
+    return int(trajectory["strand"][0]), trajectory
 
 
 @dataclass
@@ -82,7 +87,9 @@ class FromActors(Intake):
     def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
         self._learner = learner
         self._line = role.line
-        self._sources = {actor: _Source(channel) for actor, channel in zip(learner.ledgers, channels, strict=True)}
+        self._lane_map = learner.job.lane_map
+        actors = self._lane_map.actors_of_learner(learner.rank)
+        self._sources = {actor: _Source(channel) for actor, channel in zip(actors, channels, strict=True)}
         self._last_order = role.incarnation * _ORDERS_PER_INCARNATION
         self._handed_over: Counter[tuple[int, int]] = Counter()
         """Environment steps by actor and incarnation."""
@@ -102,14 +109,14 @@ class FromActors(Intake):
 
     def start(self) -> None:
         """Every actor from the ledgers as they are."""
-        for actor, ledger in self._learner.ledgers.items():
-            self._start(actor, ledger)
+        for actor in self._sources:
+            self._start(actor, [self._learner.ledgers[strand] for strand in self._lane_map.strands_of_actor(actor)])
 
-    def _start(self, actor: int, ledger: Ledger) -> None:
+    def _start(self, actor: int, ledgers: list[Ledger]) -> None:
         """Have an actor begin; what follows an earlier order is refused from now on."""
         self._last_order += 1
         self._sources[actor].order = self._last_order
-        order = {**ledger.order(), "order": self._last_order, "handed_over": 0}
+        order = {**join_orders(ledgers), "order": self._last_order, "handed_over": 0}
         self._line.send("start", order, to=RoleId("actor", actor))
 
     def lost(self, body: dict[str, Any]) -> None:
@@ -118,13 +125,15 @@ class FromActors(Intake):
         self._claim_of(actor)
         lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
         self._line.send("lost_env_steps", {"env_steps": lost})
-        ledger = self._learner.ledger_after(actor, self._sources[actor].arrived)
-        if body["phase"] == "environment":
-            self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
-        for lane, times in self._quarantine.given_up(ledger.number).items():
-            if lane in ledger.lanes:
-                ledger.give_up(lane, times)
-        self._start(actor, ledger)
+        arrived = self._sources[actor].arrived
+        ledgers = [self._learner.ledger_after(strand, arrived) for strand in self._lane_map.strands_of_actor(actor)]
+        for ledger in ledgers:
+            if body["phase"] == "environment" and int(body["where"]) in ledger.lanes:
+                self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
+            for lane, times in self._quarantine.given_up(ledger.number).items():
+                if lane in ledger.lanes:
+                    ledger.give_up(lane, times)
+        self._start(actor, ledgers)
 
     def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
         """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
@@ -179,7 +188,7 @@ class OneOfEach(FromActors):
 
     def batch(self) -> Batch:
         """In lane order."""
-        return [(actor, source.arrived[0]) for actor, source in self._sources.items()]
+        return [named(source.arrived[0]) for source in self._sources.values()]
 
     def release(self) -> None:
         """One slot of everybody."""

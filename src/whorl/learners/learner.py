@@ -28,7 +28,7 @@ from whorl.trajectory.layout import cut_lanes, env_steps_of, join_lanes
 from whorl.types import Array, Arrays, Field, Layout, leaves_of
 
 Batch = Sequence[tuple[int, Arrays]]
-"""What an update learns from: trajectories with the actor that each is of. Those of one actor are in their order."""
+"""What an update learns from: trajectories with the strand that each is of. Those of one strand are in their order."""
 
 MAX_COUNTED_STALENESS = 255
 """Staler experience is counted with this."""
@@ -96,9 +96,11 @@ class Learner:
         self._clock = clock
         lane_map = job.lane_map
         self.ledgers = {
-            actor: Ledger(lane_map.lanes_of_actor(actor), job.env, job.agent_spec)
+            strand: Ledger(lane_map.lanes_of_strand(strand), job.env, job.agent_spec)
             for actor in lane_map.actors_of_learner(rank)
+            for strand in lane_map.strands_of_actor(actor)
         }
+        """Of each strand of its actors."""
         settings = learner_settings(job, shards=lane_map.shards, lanes=lane_map.batch_lanes, contiguous=in_order)
         self.learning = job.agent.learning(job.config.agent, job.env, settings)
         self.previous_weights = self.learning.weights().copy()
@@ -156,13 +158,13 @@ class Learner:
         width = self.job.lane_map.lanes_per_shard
         return {shard: cut_lanes(trajectory, i * width, (i + 1) * width) for i, shard in enumerate(self.shards)}
 
-    def follow(self, actor: int, trajectory: Arrays) -> Episodes:
-        """Move the actor's ledger to the end of its trajectory; returns the episodes in it."""
-        return self.ledgers[actor].accept(trajectory)
+    def follow(self, strand: int, trajectory: Arrays) -> Episodes:
+        """Move a strand's ledger to the end of its trajectory; returns the episodes in it."""
+        return self.ledgers[strand].accept(trajectory)
 
-    def drop(self, actor: int, trajectory: Arrays) -> None:
+    def drop(self, strand: int, trajectory: Arrays) -> None:
         """Leave a trajectory out. Its actor has gone on from it, and so does the ledger."""
-        self.follow(actor, trajectory)
+        self.follow(strand, trajectory)
         self._dropped_here += env_steps_of(trajectory)
 
     def abandon(self, episodes: int) -> None:
@@ -183,9 +185,9 @@ class Learner:
         """Everything that the others should know of this learner's part."""
         mine["dropped"][0], self._dropped_here = self._dropped_here, 0
         mine["abandoned"][0], self._abandoned_here = self._abandoned_here, 0
-        width = self.job.lane_map.envs_per_actor
-        for place, (actor, trajectory) in enumerate(batch, self.rank * len(batch)):
-            episodes = self.follow(actor, trajectory)
+        width = self.job.lane_map.envs_per_strand
+        for place, (strand, trajectory) in enumerate(batch, self.rank * len(batch)):
+            episodes = self.follow(strand, trajectory)
             env_steps = env_steps_of(trajectory)
             self._count_staleness(trajectory, env_steps, mine["staleness"])
             mine["env_steps"][place] = env_steps
@@ -220,11 +222,11 @@ class Learner:
         steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
         np.add.at(counts, np.minimum(self.updates - version, MAX_COUNTED_STALENESS), steps)
 
-    def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
-        """Where this actor's lanes will stand after the trajectories that are still waiting to be learnt."""
-        ledger = self.ledgers[actor].copy()
+    def ledger_after(self, strand: int, arrived: Iterable[Arrays]) -> Ledger:
+        """Where this strand's lanes will stand after those of the trajectories that are its own."""
+        ledger = self.ledgers[strand].copy()
         for trajectory in arrived:
-            if int(trajectory["number"][0]) == ledger.number:
+            if int(trajectory["strand"][0]) == strand and int(trajectory["number"][0]) == ledger.number:
                 ledger.accept(trajectory)
         return ledger
 
@@ -270,8 +272,8 @@ class Learner:
         return digest.hexdigest()
 
     def saved_ledger(self) -> Arrays:
-        """The ledgers of this learner's actors, in lane order."""
-        return join_saved([self.ledgers[actor].save() for actor in sorted(self.ledgers)])
+        """The ledgers of this learner's strands, in lane order."""
+        return join_saved([self.ledgers[strand].save() for strand in sorted(self.ledgers)])
 
     def save(self, ledgers: list[Arrays]) -> tuple[dict[str, Arrays], dict[str, Any]]:
         """Copies of everything a resume needs: files of arrays, and counts. ``ledgers`` are all learners', in order."""

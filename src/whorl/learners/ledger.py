@@ -20,7 +20,7 @@ from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
 
 class Ledger:
-    """The lanes of one actor."""
+    """The lanes of one strand."""
 
     def __init__(self, lanes: range, env: EnvSpec, agent: AgentSpec) -> None:
         self.lanes = lanes
@@ -139,6 +139,12 @@ def join_saved(saved: list[Arrays]) -> Arrays:
     saved = [part for part in saved if part]  # a learner may have no actors of its own
     joined = {name: np.concatenate([part[name] for part in saved]) for name in saved[0] if name not in _COMMON}
     return {**joined, "exact": np.array([all(part["exact"][0] for part in saved)])}
+
+
+def join_orders(ledgers: list[Ledger]) -> Arrays:
+    """The start order of an actor: those of its strands as one."""
+    orders = [ledger.order() for ledger in ledgers]
+    return {name: np.concatenate([order[name] for order in orders]) for name in orders[0]}
 
 
 def cut_saved(saved: Arrays, lanes: range) -> Arrays:

@@ -1,6 +1,7 @@
 """How a trajectory lies in its buffer: T rows of B lanes, one row more for bootstrapping, and where each lane ended.
 
-number          [1]            which trajectory of its actor this is
+strand          [1]            whose trajectory this is: that of some lanes of an actor which move on together
+number          [1]            which trajectory of its strand this is
 incarnation     [1]            of the actor that collected it
 order           [1]            which of the learner's start orders that actor followed
 env_steps       [1]            taken in it
@@ -38,11 +39,12 @@ def trajectory_layout(
     state: Sequence[Field],
     discounted_return: bool = False,
 ) -> Layout:
-    """The layout of one actor's trajectory. ``fields`` and ``state`` are the agent's, per lane."""
+    """The layout of one strand's trajectory. ``fields`` and ``state`` are the agent's, per lane."""
     all_rows = rows + tail_rows
     snapshot_bytes = SNAPSHOT_BYTES if env.restore == "snapshot" else 0
     return Layout(
         (
+            Field("strand", (1,), "int64"),
             Field("number", (1,), "int64"),
             Field("incarnation", (1,), "int64"),
             Field("order", (1,), "int64"),
@@ -70,7 +72,9 @@ def trajectory_layout(
     )
 
 
-PER_TRAJECTORY = frozenset({"number", "incarnation", "order", "env_steps", "handed_over", "version", "end/exact"})
+PER_TRAJECTORY = frozenset(
+    {"strand", "number", "incarnation", "order", "env_steps", "handed_over", "version", "end/exact"}
+)
 """Fields that hold one value for all lanes."""
 PER_LANE = ("state/", "begin/", "end/")
 """Beginnings of the names of fields that hold one value for each lane, and not for each row."""

@@ -37,6 +37,8 @@ class Workflow:
     """Which trajectories an update learnt from can be recorded, and a run repeated by it."""
     even_groups: bool = True
     """Every learner must have equally many actors."""
+    has_strands: bool = False
+    """Slow environments of an actor may have trajectories of their own, so that none waits for another."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
     settle: Callable[[Config], Config] = _as_it_is

@@ -24,9 +24,13 @@ from whorl.learners.schedule import Schedule, check_schedule
 from whorl.workflows.contract import Workflow
 from whorl.workflows.wiring import actors_to_learners
 
-SLOTS = 3
-"""Of each actor: one that is filled, one that waits for its batch to be complete, one that is learnt from."""
 _NEVER = 2**62
+
+
+def slots(job: Job) -> int:
+    """Of each actor, for each of its strands: one that is filled, one that waits for its batch to be complete, one that
+    is learnt from."""
+    return 3 * job.lane_map.strands_per_actor
 
 
 def run_actor(
@@ -37,6 +41,8 @@ def run_actor(
     with Actor(job, role, weights.layout, commands, answers) as actor:
         number = yield from actor.begin()
         yield from weights.wait_for(0)
+        if actor.has_strands:
+            yield from actor.stream(out, weights)
         schedule = Schedule(job) if job.config.run.replay_schedule else None
         while True:
             trajectory = yield from out.reserve()
@@ -73,7 +79,7 @@ def plan(job: Job) -> Plan:
     """Actors, learners, and room for the actors to go on."""
     if job.config.run.replay_schedule:
         check_schedule(job)
-    return actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", SLOTS)
+    return actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", slots(job))
 
 
 ASYNC = Workflow(
@@ -84,4 +90,5 @@ ASYNC = Workflow(
     exact=False,
     in_order=False,
     has_schedule=True,
+    has_strands=True,
 )

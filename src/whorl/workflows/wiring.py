@@ -30,7 +30,7 @@ def layout_of_trajectories(job: Job) -> Layout:
         job.env,
         rows=agent.rows,
         tail_rows=agent.tail_rows,
-        lanes=job.lane_map.envs_per_actor,
+        lanes=job.lane_map.envs_per_strand,
         fields=agent.fields,
         state=agent.state,
         discounted_return=agent.wants_discounted_return,
