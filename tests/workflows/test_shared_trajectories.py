@@ -23,6 +23,7 @@ REPLAY = {**SMALL, "agent.rows": 8, "agent.learning_starts": 200, "agent.batch_s
 LSTM = {"agent.network.core": "lstm", "agent.network.lstm_size": 8}
 KEYWORDS: dict[str, Any] = {"engine": "local", "actors": 2, "envs_per_actor": 2, "steps": 1500}
 WORKFLOWS = ["window", "queue"]
+RANDOM: dict[str, dict[str, Any]] = {"window": {"workflow.choice": "random"}, "queue": {}}
 
 
 def checked(result: Result, steps: int = 1500) -> Result:
@@ -67,7 +68,7 @@ def test_returns_and_lengths_of_episodes_are_right_though_nobody_sees_all_of_the
     tmp_path: Path, workflow: str
 ) -> None:
     """Three learners, episodes of 20 steps of 1 each, trajectories that are shorter; rewards are normalised."""
-    settings = {**ON_POLICY, "agent.rows": 7, "agent.normalise_rewards": True, "workflow.choice": "random"}
+    settings = {**ON_POLICY, **RANDOM[workflow], "agent.rows": 7, "agent.normalise_rewards": True}
     settings |= {"workflow.trajectories_per_update": 3, "env.kwargs.path": str(tmp_path / "resets")}
     result = train(
         tmp_path, workflow, env="counted_episodes:Counted-v0", settings=settings, actors=4, learners=3, engine="inline"
@@ -79,16 +80,16 @@ def test_returns_and_lengths_of_episodes_are_right_though_nobody_sees_all_of_the
 
 
 @pytest.mark.parametrize("engine", ["inline", "local"])
-@pytest.mark.parametrize(("workflow", "choice"), [("window", "owned"), ("window", "random"), ("queue", "owned")])
-def test_several_learners_share_the_work(tmp_path: Path, workflow: str, choice: str, engine: str) -> None:
+@pytest.mark.parametrize(("workflow", "choice"), [("window", {}), ("window", RANDOM["window"]), ("queue", {})])
+def test_several_learners_share_the_work(tmp_path: Path, workflow: str, choice: dict[str, Any], engine: str) -> None:
     """Groups of different sizes, where each learner takes one trajectory an update."""
-    settings = {**ON_POLICY, "workflow.choice": choice, "workflow.trajectories_per_update": 2}
+    settings = {**ON_POLICY, **choice, "workflow.trajectories_per_update": 2}
     result = train(tmp_path, workflow, settings=settings, engine=engine, actors=3, learners=2)
     used = result.transitions.used + result.transitions.reused
     assert used <= result.updates * 2 * 2 * 16
     if workflow == "queue":
         assert result.transitions.dropped == 0
-    if choice == "owned":
+    if not choice:
         assert result.transitions.reused == 0
 
 
@@ -217,8 +218,8 @@ def test_a_stopped_run_goes_on_with_other_actors(tmp_path: Path, workflow: str) 
 
 
 def test_inline_interleaves_in_a_fixed_order(tmp_path: Path) -> None:
-    settings = {**ON_POLICY, "workflow.choice": "random"}
     for workflow in WORKFLOWS:
+        settings = {**ON_POLICY, **RANDOM[workflow]}
         hashes = {
             train(
                 tmp_path / workflow / name, workflow, settings=settings, engine="inline", learners=2, steps=300
@@ -237,6 +238,8 @@ def test_inline_interleaves_in_a_fixed_order(tmp_path: Path) -> None:
         ("queue", "impala", {"workflow.slots": 129}, {}, "at most 128"),
         ("window", "impala", {"workflow.max_reuse": 0}, {}, "at least 1"),
         ("window", "impala", {"workflow.choice": "any"}, {}, "random"),
+        ("window", "impala", {"workflow.slots": 2}, {}, "workflow.slots means nothing in window"),
+        ("async", "impala", {"workflow.choice": "random"}, {}, "workflow.choice means nothing in async"),
         ("window", "ppo", {}, {}, "use --set agent.vtrace=true to correct for it, or --workflow sync"),
         ("queue", "a2c", {}, {}, "use --set agent.vtrace=true to correct for it, or --workflow sync"),
         ("queue", "impala", {"run.record_schedule": True}, {}, "queue has no schedule to record"),

@@ -96,7 +96,9 @@ class Actor:
         self._stamps.stamp(trajectory)
         self._sign(trajectory, self._role.id.index)
 
-    def stream(self, out: Channel, weights: Board | None) -> RoleGenerator:
+    def stream(
+        self, out: Channel, weights: Board | None, before_hand_over: Callable[[Arrays], None] | None = None
+    ) -> RoleGenerator:
         """Trajectory after trajectory of every strand, in the order they get full, each row with the newest weights."""
         collector, lane_map = self._collector, self._job.lane_map
         assert isinstance(collector, ApartCollector), "only lanes in processes of their own have strands of their own"
@@ -123,6 +125,8 @@ class Actor:
                 slot = yield from out.reserve()
                 for name, array in slot.items():
                     array[...] = full[name]
+                if before_hand_over is not None:
+                    before_hand_over(slot)
                 out.commit()
                 fill_next(place, full)
 

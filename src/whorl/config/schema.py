@@ -61,7 +61,8 @@ class WorkflowConfig:
     twice."""
     slots: Annotated[int, AtLeast(0), AtMost(128)] = 0
     """Trajectories that each actor's queue holds in ``queue``, the one being collected and those being learnt from
-    included; when all are taken, the actor waits. 0: 3, or more where an update takes more."""
+    included; when all are taken, the actor waits. For each environment where those have trajectories of their own. 0:
+    3, or more where an update takes more."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from whorl.engines.contract import Board, Line, RoleId
 from whorl.job import Job
-from whorl.learners.ledger import Ledger
+from whorl.learners.ledger import Ledger, join_orders
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays, Field, Layout
 
@@ -23,8 +23,8 @@ HEAD = ("env_steps", "handed_over")
 def whereabouts_layout(job: Job, trajectory: Layout) -> Layout:
     """The part of a trajectory that tells where its lanes stand after it, and how many its actor has then handed over,
     this one included."""
-    lanes = job.lane_map.envs_per_actor
-    stamps = ("number", "incarnation", *HEAD)
+    lanes = job.lane_map.envs_per_strand
+    stamps = ("strand", "number", "incarnation", *HEAD)
     return Layout(
         (
             *(field for field in trajectory.fields if field.name in stamps or field.name.startswith("end/")),
@@ -38,62 +38,75 @@ def whereabouts_layout(job: Job, trajectory: Layout) -> Layout:
 class OwnedActors:
     """Starts actors, knows where they stand, and has those that replace lost ones go on from there."""
 
-    def __init__(self, line: Line, ledgers: Mapping[int, Ledger], boards: Mapping[int, Board]) -> None:
-        """``boards`` are where each actor writes down where it stands."""
+    def __init__(
+        self, line: Line, strands: Mapping[int, range], ledgers: Mapping[int, Ledger], boards: Mapping[int, Board]
+    ) -> None:
+        """``strands`` are those of each actor; on the boards it writes down where each of them stands."""
         self._line = line
+        self._strands = strands
         self._ledgers = ledgers
-        self._boards = {actor: boards[actor] for actor in ledgers}
-        self._begun_at = dict.fromkeys(ledgers, 0)
-        """What each had been told that had been handed over before it began."""
+        self._boards = boards
+        self._begun_at: Counter[int] = Counter()
+        """What each actor was told that had been handed over before it began."""
         self._losses: Counter[tuple[int, int]] = Counter()
-        """By actor and number of the trajectory that was due."""
+        """By strand and number of the trajectory that was due."""
 
     def start(self) -> int:
         """Have all begin where the ledgers say. Returns how many episodes cannot be gone on with."""
-        abandoned = 0
-        for actor, ledger in self._ledgers.items():
-            abandoned += ledger.leave_unfinished(losses=0)
-            self._send_order(actor, ledger)
+        abandoned = sum(ledger.leave_unfinished(losses=0) for ledger in self._ledgers.values())
+        for actor in self._strands:
+            self._send_order(actor)
         return abandoned
 
     def look(self) -> None:
         """Bring the ledgers to where the actors stand."""
-        for actor in self._ledgers:
-            self.whereabouts(actor)
+        for strand in self._ledgers:
+            self._whereabouts(strand)
 
-    def whereabouts(self, actor: int) -> Arrays | None:
-        """What an actor has written down last, which its ledger is then brought to; None: nothing yet."""
-        board = self._boards[actor]
+    def _whereabouts(self, strand: int) -> Arrays | None:
+        """What was written down last of a strand, which its ledger is then brought to; None: nothing yet."""
+        board = self._boards[strand]
         if board.version < 0:
             return None
         buffer = board.layout.allocate()
         board.read(buffer)
         found = board.layout.views(buffer)
-        self._ledgers[actor].stand_at(found)
+        self._ledgers[strand].stand_at(found)
         return found
 
     def lost(self, body: Mapping[str, Any], hand_overs: int | None = None) -> int:
         """An actor died and a new one is up: count what died with it, and have the new one begin. ``hand_overs`` is how
         many trajectories were really handed over, where that is not the same as writing them down. Returns how many
         episodes cannot be gone on with."""
-        actor, incarnation = int(body["index"]), int(body["incarnation"])
-        found, handed_over = self.whereabouts(actor), self._begun_at[actor]
+        actor = int(body["index"])
+        strands = self._strands[actor]
+        found = [written for strand in strands if (written := self._whereabouts(strand)) is not None]
         lost = int(body["counted"])
-        if found is not None:
-            if int(found["incarnation"][0]) >= incarnation:
+        if found:
+            newest = max(found, key=_when)
+            if int(newest["incarnation"][0]) >= int(body["incarnation"]):
                 return 0  # it had been started before this was heard, and has begun
-            handed_over = int(found["handed_over"][0])
+            handed_over = int(newest["handed_over"][0])
             lost -= handed_over - self._begun_at[actor]
-            if hand_overs is not None and int(found["hand_overs"][0]) > hand_overs:
-                lost += env_steps_of(found)  # written down, and then it died
+            self._begun_at[actor] = handed_over
+            if hand_overs is not None and int(newest["hand_overs"][0]) > hand_overs:
+                lost += env_steps_of(newest)  # written down, and then it died
         self._line.send("lost_env_steps", {"env_steps": lost})
-        ledger = self._ledgers[actor]
-        self._losses[actor, ledger.number] += 1
-        abandoned = ledger.leave_unfinished(self._losses[actor, ledger.number])
-        self._begun_at[actor] = handed_over
-        self._send_order(actor, ledger)
+        abandoned = sum(self._leave(strand) for strand in strands)
+        self._send_order(actor)
         return abandoned
 
-    def _send_order(self, actor: int, ledger: Ledger) -> None:
-        order = {**ledger.order(), "order": 0, "handed_over": self._begun_at[actor]}
-        self._line.send("start", order, to=RoleId("actor", actor))
+    def _leave(self, strand: int) -> int:
+        ledger = self._ledgers[strand]
+        self._losses[strand, ledger.number] += 1
+        return ledger.leave_unfinished(self._losses[strand, ledger.number])
+
+    def _send_order(self, actor: int) -> None:
+        order = join_orders([self._ledgers[strand] for strand in self._strands[actor]])
+        body = {**order, "order": 0, "handed_over": self._begun_at[actor]}
+        self._line.send("start", body, to=RoleId("actor", actor))
+
+
+def _when(written: Arrays) -> tuple[int, ...]:
+    """Of two that the same actor wrote down the later one is greater."""
+    return tuple(int(written[name][0]) for name in ("handed_over", "hand_overs") if name in written)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from whorl.engines.contract import Channel, Wait
+from whorl.learners.intake import named
 from whorl.learners.learner import Batch
 from whorl.learners.shared import FromAnybody, SharedLearner, wait_for_any
 from whorl.types import Arrays
@@ -14,17 +15,17 @@ from whorl.types import Arrays
 class Queues(FromAnybody):
     """Takes at random from those of its own group that hold something; when none does, from anybody's."""
 
-    def __init__(self, learner: SharedLearner, queues: Mapping[int, Channel]) -> None:
+    def __init__(self, learner: SharedLearner, queues: list[Channel]) -> None:
+        """``queues`` are those of all actors."""
         super().__init__(learner)
         self._queues = queues
-        self._group = list(learner.ledgers)
-        self._others = [actor for actor in queues if actor not in learner.ledgers]
+        self._others = [actor for actor in range(len(queues)) if actor not in learner.group]
         self._taken: list[tuple[int, Arrays]] = []
 
     def claim(self) -> bool:
         """Take until the batch is complete, or nothing waits anywhere."""
         while len(self._taken) < self._needed:
-            if not self._take_one_of(self._group) and not self._take_one_of(self._others):
+            if not self._take_one_of(self._learner.group) and not self._take_one_of(self._others):
                 return False
         return True
 
@@ -42,7 +43,7 @@ class Queues(FromAnybody):
                 active.remove(actor)  # another learner was faster
                 continue
             if self._is_stale(trajectory):
-                self._learner.drop(actor, trajectory)
+                self._learner.drop(*named(trajectory))
                 self._queues[actor].release()  # none of this queue is held: what was taken before it would be staler
             else:
                 self._taken.append((actor, trajectory))
@@ -51,7 +52,7 @@ class Queues(FromAnybody):
 
     def batch(self) -> Batch:
         """What was taken."""
-        return self._taken
+        return [named(trajectory) for _, trajectory in self._taken]
 
     def release(self) -> None:
         """Give the slots back."""
@@ -67,4 +68,4 @@ class Queues(FromAnybody):
     @property
     def wait(self) -> Wait:
         """Until something lies in any queue."""
-        return wait_for_any((queue.readable for queue in self._queues.values()), "the queues", self._queues)
+        return wait_for_any((queue.readable for queue in self._queues), "the queues", range(len(self._queues)))

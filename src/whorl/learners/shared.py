@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from whorl.engines.contract import Board, Role, RoleId, Wait
@@ -22,14 +22,18 @@ _DRAWS = 0x64726177
 class SharedLearner(Learner):
     """A learner that has followed no actor: each trajectory says itself what there is to count in it."""
 
-    def __init__(self, job: Job, rank: int, role: Role, boards: Mapping[int, Board]) -> None:
-        """``boards`` are where its own actors write down where they stand."""
+    def __init__(self, job: Job, rank: int, role: Role, whereabouts: Iterable[Board]) -> None:
+        """``whereabouts`` are where its own actors write down where they stand, a board for each strand."""
         super().__init__(job, rank, role.clock, in_order=False)
-        self.owned = OwnedActors(role.line, self.ledgers, boards)
+        self.group = job.lane_map.actors_of_learner(rank)
+        """Its own actors."""
+        strands = {actor: job.lane_map.strands_of_actor(actor) for actor in self.group}
+        boards = dict(zip(self.ledgers, whereabouts, strict=True))
+        self.owned = OwnedActors(role.line, strands, self.ledgers, boards)
 
-    def follow(self, actor: int, trajectory: Arrays) -> Episodes:
+    def follow(self, strand: int, trajectory: Arrays) -> Episodes:
         """No ledger moves."""
-        del actor
+        del strand
         return episodes_of(trajectory)
 
     def saved_ledger(self) -> Arrays:

@@ -89,8 +89,9 @@ class WindowLearner(SharedLearner):
     """Tells what it has read, and counts what everybody has."""
 
     def __init__(self, job: Job, rank: int, role: Role, windows: Mapping[int, Board]) -> None:
-        super().__init__(job, rank, role, windows)
-        self._heads = {actor: _Head(windows[actor]) for actor in self.ledgers}
+        own = job.lane_map.actors_of_learner(rank)
+        super().__init__(job, rank, role, [windows[actor] for actor in own])
+        self._heads = {actor: _Head(windows[actor]) for actor in own}
         self._settled = np.zeros(job.lane_map.actors, np.int64)
         """Of each actor: the env steps up to which it is known what became of them."""
 

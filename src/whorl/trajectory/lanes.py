@@ -46,10 +46,12 @@ class LaneMap:
     @classmethod
     def from_resources(cls, resources: Resources, trajectories: int = 0, envs_per_strand: int = 0) -> LaneMap:
         """Refuses numbers that do not divide, and names the nearest that do. An update takes this many trajectories,
-        over all learners; 0: as many as there are strands. A strand of 0 environments: all of an actor's."""
+        over all learners; 0: one for each strand, or as many more as give every learner the same. A strand of 0
+        environments: all of an actor's."""
         shards = resources.shards or resources.learners
         width = envs_per_strand or resources.envs_per_actor
-        trajectories = trajectories or resources.actors * resources.envs_per_actor // width
+        strands = resources.actors * resources.envs_per_actor // width
+        trajectories = trajectories or _next_multiple(strands, resources.learners)
         lanes = trajectories * width
         for what, count, most in (("actors", resources.actors, MOST_ACTORS), ("environments", lanes, MOST_LANES)):
             if count > most:

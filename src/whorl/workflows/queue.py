@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from whorl.actors.actor import Actor
 from whorl.config.schema import Config
-from whorl.engines.contract import Board, BoardSpec, Channel, Group, Plan, Role, RoleGenerator
+from whorl.engines.contract import Board, BoardSpec, Channel, Group, Plan, Role, RoleGenerator, RoleSpec
 from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.learners.desk import Desk
@@ -25,31 +25,40 @@ from whorl.learners.owned_actors import whereabouts_layout
 from whorl.learners.queues import Queues
 from whorl.learners.shared import SharedLearner
 from whorl.trajectory.layout import copy_last_rows
+from whorl.types import Arrays
 from whorl.workflows.contract import Workflow
-from whorl.workflows.window import with_even_batches
-from whorl.workflows.wiring import actor_ids, actors_to_learners, layout_of_trajectories, learner_ids, shared_out
+from whorl.workflows.wiring import actor_ids, actors_to_learners, layout_of_trajectories, learner_ids
 
-FEWEST_SLOTS = 3
-"""Unless somebody asks for fewer: one that is filled, one that waits, one that is learnt from."""
+MOST_SLOTS = 128
+"""Of one queue: what an engine's channel may have."""
+USUAL_SLOTS = 3
+"""Of each strand of an actor: one that is filled, one that waits, one that is learnt from."""
 
 
 def run_actor(
-    role: Role, weights: Board, out: Channel, whereabouts: Board, commands: list[Channel], answers: list[Channel]
+    role: Role, weights: Board, out: Channel, whereabouts: list[Board], commands: list[Channel], answers: list[Channel]
 ) -> RoleGenerator:
     """Collect with the newest weights, write down where the lanes stand, hand over, and so on."""
     job = Job.from_plain(role.job)
-    buffer = whereabouts.layout.allocate()
-    stands = whereabouts.layout.views(buffer)
+    boards = dict(zip(job.lane_map.strands_of_actor(role.id.index), whereabouts, strict=True))
+    buffer = whereabouts[0].layout.allocate()
+    stands = whereabouts[0].layout.views(buffer)
+
+    def write_down(trajectory: Arrays) -> None:
+        copy_last_rows(trajectory, stands)
+        stands["hand_overs"][0] = out.handed_over + 1
+        boards[int(trajectory["strand"][0])].publish(int(trajectory["number"][0]), buffer)
+
     with Actor(job, role, weights.layout, commands, answers) as actor:
         number = yield from actor.begin()
         yield from weights.wait_for(0)
+        if actor.has_strands:
+            yield from actor.stream(out, weights, write_down)
         while True:
             trajectory = yield from out.reserve()
             version = weights.read(actor.weights)
             yield from actor.fill(trajectory, version, number)
-            copy_last_rows(trajectory, stands)
-            stands["hand_overs"][0] = out.handed_over + 1
-            whereabouts.publish(number, buffer)  # first: what is handed over must never be collected again
+            write_down(trajectory)  # first: what is handed over must never be collected again
             out.commit()
             number += 1
 
@@ -64,58 +73,61 @@ def run_learner(
 ) -> RoleGenerator:
     """Learn from what the queues hold."""
     job = Job.from_plain(role.job)
-    boards = dict(zip(job.lane_map.actors_of_learner(tally.rank), whereabouts, strict=True))
-    learner = SharedLearner(job, tally.rank, role, boards)
-    desk = Desk(role, learner, Queues(learner, dict(enumerate(trajectories))), tally)
+    learner = SharedLearner(job, tally.rank, role, whereabouts)
+    desk = Desk(role, learner, Queues(learner, trajectories), tally)
     yield from learn(role, learner, desk, contributions, tally, weights)
 
 
 def plan(job: Job) -> Plan:
     """Every queue is open to all learners; where an actor stands is for its owner to know."""
-    whole = actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", job.config.workflow.slots)
+    whole = actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", slots(job))
     lanes, learners = job.lane_map, learner_ids(job)
-    whole = shared_out(whole, lambda _: range(lanes.actors))
     layout = whereabouts_layout(job, layout_of_trajectories(job))
-    boards = {
-        actor: BoardSpec(f"whereabouts/{actor.index}", layout, actor, (learners[lanes.learner_of_actor(actor.index)],))
+    boards = [
+        BoardSpec(f"whereabouts/{strand}", layout, actor, (learners[lanes.learner_of_actor(actor.index)],))
         for actor in actor_ids(job)
-    }
-    roles = []
-    for spec in whole.roles:
-        if spec.id in boards:
-            spec = replace(spec, endpoints={**spec.endpoints, "whereabouts": boards[spec.id].name})
-        elif spec.id in learners:
-            own = tuple(board.name for board in boards.values() if spec.id in board.readers)
-            spec = replace(spec, endpoints={**spec.endpoints, "whereabouts": own})
-        roles.append(spec)
+        for strand in lanes.strands_of_actor(actor.index)
+    ]
+    everybody = tuple(f"trajectories/{actor.index}" for actor in actor_ids(job))
+
+    def rewired(spec: RoleSpec) -> RoleSpec:
+        own = tuple(board.name for board in boards if spec.id in (board.writer, *board.readers))
+        if not own:
+            return spec  # an environment's
+        more = {"whereabouts": own, "trajectories": everybody} if spec.id in learners else {"whereabouts": own}
+        return replace(spec, endpoints={**spec.endpoints, **more})
+
     return replace(
         whole,
-        roles=tuple(roles),
-        channels=tuple(
-            replace(spec, readers=learners) if spec.name.startswith("trajectories/") else spec
-            for spec in whole.channels
-        ),
-        boards=(*whole.boards, *boards.values()),
+        roles=tuple(rewired(spec) for spec in whole.roles),
+        channels=tuple(replace(spec, readers=learners) if spec.name in everybody else spec for spec in whole.channels),
+        boards=(*whole.boards, *boards),
     )
 
 
+def slots(job: Job) -> int:
+    """Of each queue. All of them together must be able to hold what an update learns from."""
+    lanes, given = job.lane_map, job.config.workflow.slots
+    taken = lanes.learners * lanes.trajectories
+    room = -(-taken // lanes.actors)
+    wanted = (given or USUAL_SLOTS) * lanes.strands_per_actor
+    found = min(MOST_SLOTS, wanted if given else max(wanted, 1 + room))
+    if found < room:
+        text = f"{lanes.actors} queues of {found} slots cannot hold the {taken} trajectories of an update: use "
+        fitting = f"--set workflow.slots={-(-room // lanes.strands_per_actor)}"
+        raise ConfigError(text + (fitting if room <= MOST_SLOTS else "fewer of them, or more actors"))
+    return found
+
+
 def settle(config: Config) -> Config:
-    """A group for every learner, and room for a batch in the queues."""
+    """A group for every learner."""
     resources = config.resources
     if resources.learners > resources.actors:
         raise ConfigError(
             f"{resources.learners} learners cannot each have a group of {resources.actors} actors: use "
             f"--actors {resources.learners}, or fewer learners"
         )
-    config = with_even_batches(config)
-    room = -(-config.workflow.trajectories_per_update // resources.actors)
-    slots = config.workflow.slots or max(FEWEST_SLOTS, 1 + room)
-    if slots < room:
-        raise ConfigError(
-            f"{resources.actors} queues of {slots} slots cannot hold the {config.workflow.trajectories_per_update} "
-            f"trajectories of an update: use --set workflow.slots={room}"
-        )
-    return replace(config, workflow=replace(config.workflow, slots=slots))
+    return config
 
 
 QUEUE = Workflow(
@@ -125,6 +137,8 @@ QUEUE = Workflow(
     staleness="correctable",
     exact=False,
     in_order=False,
+    has_strands=True,
     even_groups=False,
+    settings=frozenset({"slots"}),
     settle=settle,
 )

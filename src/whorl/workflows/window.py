@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from whorl.actors.actor import Actor
 from whorl.config.schema import Config
-from whorl.engines.contract import Board, BoardSpec, Channel, Group, Plan, Role, RoleGenerator, RoleId
+from whorl.engines.contract import Board, BoardSpec, Channel, Group, Plan, Role, RoleGenerator, RoleId, RoleSpec
 from whorl.engines.waits import BREATH
 from whorl.errors import ConfigError
 from whorl.job import Job
@@ -24,7 +24,7 @@ from whorl.learners.desk import Desk
 from whorl.learners.loop import learn
 from whorl.learners.windows import WindowLearner, Windows, window_tally
 from whorl.workflows.contract import Workflow
-from whorl.workflows.wiring import actor_ids, actors_to_learners, layout_of_trajectories, learner_ids, shared_out
+from whorl.workflows.wiring import actor_ids, actors_to_learners, layout_of_trajectories, learner_ids
 
 
 def run_actor(role: Role, weights: Board, out: Board, commands: list[Channel], answers: list[Channel]) -> RoleGenerator:
@@ -62,8 +62,15 @@ def plan(job: Job) -> Plan:
         BoardSpec(f"trajectories/{actor.index}", layout, actor, _readers_of(job, actor, learners))
         for actor in actor_ids(job)
     )
+
+    def rewired(spec: RoleSpec) -> RoleSpec:
+        chosen_from = tuple(f"trajectories/{actor}" for actor in _read_by(job, spec.id.index))
+        is_learner = spec.id in learners
+        return replace(spec, endpoints={**spec.endpoints, "trajectories": chosen_from}) if is_learner else spec
+
     return replace(
-        shared_out(whole, lambda learner: _read_by(job, learner.index)),
+        whole,
+        roles=tuple(rewired(spec) for spec in whole.roles),
         channels=tuple(spec for spec in whole.channels if not spec.name.startswith("trajectories/")),
         boards=(*whole.boards, *windows),
         groups=tuple(
@@ -83,21 +90,13 @@ def _readers_of(job: Job, actor: RoleId, learners: tuple[RoleId, ...]) -> tuple[
 
 
 def settle(config: Config) -> Config:
-    """As many trajectories for each learner, and windows to own for all where they are owned."""
+    """Where windows are owned, there must be one for every learner."""
     if config.workflow.choice == "owned" and config.resources.learners > config.resources.actors:
         raise ConfigError(
             f"{config.resources.learners} learners cannot each own one of {config.resources.actors} windows: use "
             f"--actors {config.resources.learners}, or --set workflow.choice=random"
         )
-    return with_even_batches(config)
-
-
-def with_even_batches(config: Config) -> Config:
-    """An update takes one trajectory for each actor, and as many more as it takes to give all learners the same."""
-    resources, workflow = config.resources, config.workflow
-    each = -(-resources.actors // resources.learners)
-    trajectories = workflow.trajectories_per_update or each * resources.learners
-    return replace(config, workflow=replace(workflow, trajectories_per_update=trajectories))
+    return config
 
 
 WINDOW = Workflow(
@@ -108,5 +107,6 @@ WINDOW = Workflow(
     exact=False,
     in_order=False,
     even_groups=False,
+    settings=frozenset({"choice", "max_reuse"}),
     settle=settle,
 )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-
 from whorl.engines.contract import BoardSpec, ChannelSpec, GroupSpec, Plan, RoleId, RoleSpec
 from whorl.envs.hosted import host_layouts
 from whorl.job import Job
@@ -93,21 +90,6 @@ def actors_to_learners(job: Job, run_actor: str, run_learner: str, slots: int) -
         groups=(
             GroupSpec("contributions", agent.contribution, learners, lanes.shards // lanes.learners),
             GroupSpec("tally", tally_layout(job), learners),
-        ),
-    )
-
-
-def shared_out(plan: Plan, read_by: Callable[[RoleId], Iterable[int]]) -> Plan:
-    """A plan whose learners are given the trajectories of these actors, and not of their own alone."""
-    return replace(
-        plan,
-        roles=tuple(
-            replace(
-                spec, endpoints={**spec.endpoints, "trajectories": tuple(f"trajectories/{i}" for i in read_by(spec.id))}
-            )
-            if spec.id.kind == "learner"
-            else spec
-            for spec in plan.roles
         ),
     )
 
