@@ -13,6 +13,7 @@ import gymnasium
 from whorl.agents.contract import AgentSpec
 from whorl.agents.registry import get_agent
 from whorl.config.schema import Config, WorkflowConfig
+from whorl.elastic import check_schedule
 from whorl.engines.local.limits import available_memory_bytes
 from whorl.envs.check import probe_apart
 from whorl.envs.probe import EnvProbe, probe_env
@@ -26,7 +27,7 @@ from whorl.types import EnvSpec
 from whorl.workflows.contract import Workflow
 from whorl.workflows.registry import get_workflow
 
-EVERY_WORKFLOWS = ("name", "trajectories_per_update", "max_staleness")
+EVERY_WORKFLOWS = ("name", "trajectories_per_update", "max_staleness", "publish_every", "accept_stale")
 """Settings of all workflows, or refused with more to say than that they mean nothing."""
 
 
@@ -39,7 +40,8 @@ def prepare(config: Config) -> Job:
     probe = _look_at(config)
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
     tolerance = ("strict", "correctable", "any")
-    if tolerance.index(agent_spec.staleness) < tolerance.index(workflow.staleness):
+    bears = tolerance.index(agent_spec.staleness) >= tolerance.index(workflow.staleness)
+    if not bears and not config.workflow.accept_stale:
         correct = "--set agent.vtrace=true to correct for it, or " if hasattr(config.agent, "vtrace") else ""
         raise ConfigError(
             f"{config.agent_name} learns from fresh data only, and {workflow.name} brings stale data: "
@@ -50,10 +52,13 @@ def prepare(config: Config) -> Job:
             f"agent.burn_in = {agent_spec.lead_rows}: in {workflow.name} a sequence lies within one trajectory: its "
             f"burn-in must be shorter than agent.rows = {agent_spec.rows}"
         )
-    if workflow.in_order and (config.workflow.trajectories_per_update or config.workflow.max_staleness is not None):
+    pace = config.workflow
+    if workflow.in_order and (
+        pace.trajectories_per_update or pace.max_staleness is not None or pace.publish_every > 1 or pace.accept_stale
+    ):
         raise ConfigError(
             f"{workflow.name} always learns from one trajectory of each actor, none of them too stale: leave out "
-            "workflow.trajectories_per_update and workflow.max_staleness, or use --workflow async"
+            "workflow.trajectories_per_update, max_staleness, publish_every and accept_stale, or use --workflow async"
         )
     _check_settings(config.workflow, workflow)
     workflow.check(config, agent_spec)
@@ -63,7 +68,7 @@ def prepare(config: Config) -> Job:
     recorded = config.run.record_schedule or config.run.replay_schedule  # by actor, each trajectory with one version
     apart = hosted and workflow.has_strands and not recorded
     precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))
-    return Job(
+    job = Job(
         config=replace(
             config, engine=replace(config.engine, name=engine), run=replace(config.run, precision=precision)
         ),
@@ -72,6 +77,8 @@ def prepare(config: Config) -> Job:
         envs_per_strand=strand_width(config.resources.envs_per_actor) if apart else 0,
         warnings=(probe.warning,) if probe.warning else (),
     )
+    check_schedule(job)
+    return job
 
 
 def check_machine(config: Config) -> None:

@@ -57,6 +57,7 @@ class Actor:
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
         self._order = -1
         self._stamps = Stamps(job.agent_spec)
+        self._leaves = False
         self._tells_of_faults_at = 1
         strike = fault_hook(role.id, role.incarnation)
         self._remote = None if inference is None else RemotePolicy(role, *inference, self._listen)
@@ -85,6 +86,11 @@ class Actor:
         self._numbers = [int(number) for number in order["number"][:: self._job.lane_map.envs_per_strand]]
         return self._numbers[0]
 
+    def stays(self) -> bool:
+        """False once it was told to leave: whatever was begun is handed over, and that is all."""
+        self._listen()
+        return not self._leaves
+
     @property
     def has_strands(self) -> bool:
         """Its lanes have trajectories of their own, to be collected by ``stream``."""
@@ -99,7 +105,8 @@ class Actor:
     def stream(
         self, out: Channel, weights: Board | None, before_hand_over: Callable[[Arrays], None] | None = None
     ) -> RoleGenerator:
-        """Trajectory after trajectory of every strand, in the order they get full, each row with the newest weights."""
+        """Trajectory after trajectory of every strand, in the order they get full, each row with the newest weights;
+        until it leaves."""
         collector, lane_map = self._collector, self._job.lane_map
         assert isinstance(collector, ApartCollector), "only lanes in processes of their own have strands of their own"
         mine, width = lane_map.strands_of_actor(self._role.id.index), lane_map.envs_per_strand
@@ -118,7 +125,8 @@ class Actor:
 
         for place in range(len(mine)):
             fill_next(place, out.layout.views(out.layout.allocate()))
-        while True:
+        unfinished = len(mine)
+        while unfinished:
             for full in (yield from collector.advance(newest)):
                 place = int(full["strand"][0]) - mine.start
                 self._stamps.stamp(full, slice(place * width, (place + 1) * width))
@@ -128,7 +136,10 @@ class Actor:
                 if before_hand_over is not None:
                     before_hand_over(slot)
                 out.commit()
-                fill_next(place, full)
+                if self.stays():
+                    fill_next(place, full)
+                else:
+                    unfinished -= 1
 
     def _sign(self, trajectory: Arrays, strand: int) -> None:
         trajectory["strand"][0] = strand
@@ -158,6 +169,9 @@ class Actor:
         while (message := self._role.line.try_receive()) is not None:
             if message.kind == "start":
                 return message.body
+            if message.kind == "leave":
+                self._leaves = True
+                continue
             if message.kind == "lost" and message.body["kind"] == SERVER.kind and self._remote is not None:
                 self._remote.server_lost()
             elif message.kind == "lost":

@@ -49,10 +49,16 @@ class WorkflowConfig:
     """``sync``, ``overlap``, ``async``, ``window``, ``queue``, ``seed``, ``allreduce``, ``gradients``, or one of
     another package: its name, or ``module:NAME``. Empty: the agent's default."""
     trajectories_per_update: Annotated[int, AtLeast(0)] = 0
-    """Trajectories that an update learns from, over all learners; 0: as many as there are actors. ``async`` takes them
-    as they come; in ``sync`` and ``overlap`` it is always one of each actor."""
+    """Trajectories that an update learns from, over all learners; 0: as many as there are actors (or slow environments
+    that have trajectories of their own). ``async`` takes them as they come; in ``sync`` and ``overlap`` it is always
+    one of each actor."""
     max_staleness: Annotated[int, AtLeast(0)] | None = None
     """Trajectories that are more than this many updates old are dropped, and counted. Empty: none is too old."""
+    publish_every: Annotated[int, AtLeast(1)] = 1
+    """Updates between two versions of the weights that actors are shown. More than 1 spares transfers of large weights,
+    or forces staleness, to see what an agent bears."""
+    accept_stale: bool = False
+    """Have an agent that learns from fresh data only run on stale data all the same, uncorrected: for comparisons."""
     choice: Literal["random", "owned"] = "owned"
     """Whose windows a learner reads in ``window``: ``random`` ones among those of all actors, or those of its ``owned``
     actors. Several learners that choose at random read some trajectories twice."""
@@ -88,7 +94,11 @@ class Resources:
     """How much of everything; the same words on every engine."""
 
     actors: Annotated[int, AtLeast(1)] = 1
-    """Actors: processes that act."""
+    """Actors: processes that act. At most, where a schedule or ``whorl resize`` says that fewer do."""
+    actors_schedule: str = ""
+    """How many actors act from which environment step on: ``"0:8,50000:4,100000:2"``. In exact workflows the
+    environments stay and are shared out anew, so that the result is the same; in the others an actor comes and goes
+    with its environments."""
     envs_per_actor: Annotated[int, AtLeast(1)] = 8
     """Environments (lanes) of each actor."""
     learners: Annotated[int, AtLeast(1)] = 1

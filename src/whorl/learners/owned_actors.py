@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from whorl.engines.contract import Board, Line, RoleId
+from whorl.engines.contract import JOINED, Board, Line, RoleId
 from whorl.job import Job
 from whorl.learners.ledger import Ledger, join_orders
 from whorl.trajectory.layout import env_steps_of
@@ -75,9 +75,9 @@ class OwnedActors:
         return found
 
     def lost(self, body: Mapping[str, Any], hand_overs: int | None = None) -> int:
-        """An actor died and a new one is up: count what died with it, and have the new one begin. ``hand_overs`` is how
-        many trajectories were really handed over, where that is not the same as writing them down. Returns how many
-        episodes cannot be gone on with."""
+        """An actor died, or had left, and a new one is up: count what died with it, and have the new one begin.
+        ``hand_overs`` is how many trajectories were really handed over, where that is not the same as writing them
+        down. Returns how many episodes cannot be gone on with."""
         actor = int(body["index"])
         strands = self._strands[actor]
         found = [written for strand in strands if (written := self._whereabouts(strand)) is not None]
@@ -92,14 +92,14 @@ class OwnedActors:
             if hand_overs is not None and int(newest["hand_overs"][0]) > hand_overs:
                 lost += env_steps_of(newest)  # written down, and then it died
         self._line.send("lost_env_steps", {"env_steps": lost})
-        abandoned = sum(self._leave(strand) for strand in strands)
+        abandoned = 0
+        for strand in strands:
+            ledger = self._ledgers[strand]
+            place = strand, ledger.number
+            self._losses[place] += body["cause"] != JOINED
+            abandoned += ledger.leave_unfinished(self._losses[place])
         self._send_order(actor)
         return abandoned
-
-    def _leave(self, strand: int) -> int:
-        ledger = self._ledgers[strand]
-        self._losses[strand, ledger.number] += 1
-        return ledger.leave_unfinished(self._losses[strand, ledger.number])
 
     def _send_order(self, actor: int) -> None:
         order = join_orders([self._ledgers[strand] for strand in self._strands[actor]])

@@ -108,6 +108,12 @@ class LaneMap:
         """The inverse of ``actors_of_learner``."""
         return ((actor + 1) * self.learners - 1) // self.actors
 
+    def acting(self, count: int) -> list[int]:
+        """The actors that act when so many do: evenly many of each learner's, as far as that goes."""
+        groups = [self.actors_of_learner(learner) for learner in range(self.learners)]
+        by_turns = [group[place] for place in range(self.actors) for group in groups if place < len(group)]
+        return by_turns[:count]
+
     def shards_of_learner(self, learner: int) -> range:
         """The shards this learner contributes."""
         each = self.shards // self.learners

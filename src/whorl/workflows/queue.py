@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whorl.actors.actor import Actor
+from whorl.config.actors_schedule import fewest_actors
 from whorl.config.schema import Config
 from whorl.engines.contract import Board, BoardSpec, Channel, Group, Plan, Role, RoleGenerator, RoleSpec
 from whorl.errors import ConfigError
@@ -27,10 +28,9 @@ from whorl.learners.shared import SharedLearner
 from whorl.trajectory.layout import copy_last_rows
 from whorl.types import Arrays
 from whorl.workflows.contract import Workflow
+from whorl.workflows.first_come import MOST_SLOTS
 from whorl.workflows.wiring import actor_ids, actors_to_learners, layout_of_trajectories, learner_ids
 
-MOST_SLOTS = 128
-"""Of one queue: what an engine's channel may have."""
 USUAL_SLOTS = 3
 """Of each strand of an actor: one that is filled, one that waits, one that is learnt from."""
 
@@ -54,7 +54,7 @@ def run_actor(
         yield from weights.wait_for(0)
         if actor.has_strands:
             yield from actor.stream(out, weights, write_down)
-        while True:
+        while actor.stays():
             trajectory = yield from out.reserve()
             version = weights.read(actor.weights)
             yield from actor.fill(trajectory, version, number)
@@ -106,14 +106,16 @@ def plan(job: Job) -> Plan:
 
 
 def slots(job: Job) -> int:
-    """Of each queue. All of them together must be able to hold what an update learns from."""
-    lanes, given = job.lane_map, job.config.workflow.slots
+    """Of each queue. Together they must be able to hold what an update learns from, when few actors act as well."""
+    lanes, resources, given = job.lane_map, job.config.resources, job.config.workflow.slots
     taken = lanes.learners * lanes.trajectories
-    room = -(-taken // lanes.actors)
+    few = lanes.actors if given else max(1, lanes.actors // 4)
+    fewest = fewest_actors(resources) if resources.actors_schedule else few
+    room = -(-taken // fewest)
     wanted = (given or USUAL_SLOTS) * lanes.strands_per_actor
     found = min(MOST_SLOTS, wanted if given else max(wanted, 1 + room))
     if found < room:
-        text = f"{lanes.actors} queues of {found} slots cannot hold the {taken} trajectories of an update: use "
+        text = f"{fewest} queues of {found} slots cannot hold the {taken} trajectories of an update: use "
         fitting = f"--set workflow.slots={-(-room // lanes.strands_per_actor)}"
         raise ConfigError(text + (fitting if room <= MOST_SLOTS else "fewer of them, or more actors"))
     return found

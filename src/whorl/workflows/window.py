@@ -35,7 +35,7 @@ def run_actor(role: Role, weights: Board, out: Board, commands: list[Channel], a
     with Actor(job, role, weights.layout, commands, answers) as actor:
         number = yield from actor.begin()
         yield from weights.wait_for(0)
-        while True:
+        while actor.stays():
             version = weights.read(actor.weights)
             yield from actor.fill(trajectory, version, number)
             out.publish(number, buffer)
