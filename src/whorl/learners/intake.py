@@ -2,6 +2,8 @@
 
     OneOfEach      the next trajectory of every actor, however long the slowest takes      (sync, overlap)
     FirstCome      as many as an update needs, of whoever has them (first_come.py)         (async)
+    Windows        whatever any window shows that is new (windows.py)                      (window)
+    Queues         whatever lies in its own group's queues, or in others' (queues.py)      (queue)
     OwnLanes       its own: this process acts as well (workflows/own_lanes.py)              (allreduce)
 
 A lost actor may hand a trajectory over in its last instant, after its replacement was told where to begin. So every
