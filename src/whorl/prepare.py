@@ -6,13 +6,13 @@ Everything that can be refused is refused here, before any process starts.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import gymnasium
 
 from whorl.agents.contract import AgentSpec
 from whorl.agents.registry import get_agent
-from whorl.config.schema import Config
+from whorl.config.schema import Config, WorkflowConfig
 from whorl.elastic import check_schedule
 from whorl.engines.local.limits import available_memory_bytes
 from whorl.envs.check import probe_apart
@@ -22,16 +22,21 @@ from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.models.precision import resolve_precision
 from whorl.runs.tensorboard import require_tensorboard
-from whorl.trajectory.lanes import LaneMap, strand_width
+from whorl.trajectory.lanes import LaneMap, check_groups, strand_width
 from whorl.types import EnvSpec
 from whorl.workflows.contract import Workflow
 from whorl.workflows.registry import get_workflow
 
+EVERY_WORKFLOWS = ("name", "trajectories_per_update", "max_staleness", "publish_every", "accept_stale")
+"""Settings of all workflows, or refused with more to say than that they mean nothing."""
+
 
 def prepare(config: Config) -> Job:
     """The job of a config, with the engine chosen where the user left it open. Touches no file."""
-    LaneMap.from_resources(config.resources, config.workflow.trajectories_per_update)
     workflow = get_workflow(config.workflow.name)
+    if workflow.even_groups:
+        check_groups(config.resources)
+    LaneMap.from_resources(config.resources, config.workflow.trajectories_per_update)
     probe = _look_at(config)
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
     tolerance = ("strict", "correctable", "any")
@@ -55,6 +60,7 @@ def prepare(config: Config) -> Job:
             f"{workflow.name} always learns from one trajectory of each actor, none of them too stale: leave out "
             "workflow.trajectories_per_update, max_staleness, publish_every and accept_stale, or use --workflow async"
         )
+    _check_settings(config.workflow, workflow)
     workflow.check(config, agent_spec)
     _check_schedule(config, workflow)
     _check_replay(config, agent_spec)
@@ -90,6 +96,14 @@ def check_machine(config: Config) -> None:
     if int(device.partition(":")[2] or 0) >= count:
         found = f"{count} GPU{'s' * (count > 1)}" if count else "no GPU"
         raise ConfigError(f"resources.device: there is no {device}, PyTorch sees {found} here; use --device cpu")
+
+
+def _check_settings(config: WorkflowConfig, workflow: Workflow) -> None:
+    """Settings of other workflows would be without effect."""
+    for field in fields(WorkflowConfig):
+        takes_it = field.name in (*EVERY_WORKFLOWS, *workflow.settings)
+        if not takes_it and getattr(config, field.name) != field.default:
+            raise ConfigError(f"workflow.{field.name} means nothing in {workflow.name}: leave it out")
 
 
 def _check_schedule(config: Config, workflow: Workflow) -> None:

@@ -30,7 +30,7 @@ def train(folder: Path, agent: str = "impala", **flags: Any) -> Result:
 
 
 @pytest.mark.parametrize("engine", ["inline", "local"])
-@pytest.mark.parametrize("workflow", ["async", "seed"])
+@pytest.mark.parametrize("workflow", ["async", "seed", "window", "queue"])
 def test_actors_come_and_go_by_schedule(tmp_path: Path, workflow: str, engine: str) -> None:
     result = train(tmp_path, workflow=workflow, engine=engine, actors_schedule="0:2,500:4,1000:1,1500:3")
     assert result.transitions.lost == 0

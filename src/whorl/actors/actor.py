@@ -10,6 +10,7 @@ from typing import Any, Self
 from whorl.actors.apart import ApartCollector
 from whorl.actors.collector import Collector
 from whorl.actors.remote_policy import SERVER, RemotePolicy
+from whorl.actors.stamps import Stamps
 from whorl.engines.contract import Board, Channel, Role, RoleGenerator, RoleId, Wait
 from whorl.engines.faults import fault_hook
 from whorl.envs.contract import LaneEnvs
@@ -55,6 +56,7 @@ class Actor:
             self._hosted = None
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
         self._order = -1
+        self._stamps = Stamps(job.agent_spec)
         self._leaves = False
         self._tells_of_faults_at = 1
         strike = fault_hook(role.id, role.incarnation)
@@ -80,6 +82,7 @@ class Actor:
         states = unpack_lane_states(order, self._job.env)
         yield from self._collector.begin(states, leaves_of(order, "state/"))
         self._order = int(order["order"])
+        self._stamps.begin(order)
         self._numbers = [int(number) for number in order["number"][:: self._job.lane_map.envs_per_strand]]
         return self._numbers[0]
 
@@ -96,9 +99,12 @@ class Actor:
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory of all lanes with the weights as they are."""
         yield from self._collector.fill(trajectory, self._weight_views, version, number)
+        self._stamps.stamp(trajectory)
         self._sign(trajectory, self._role.id.index)
 
-    def stream(self, out: Channel, weights: Board | None) -> RoleGenerator:
+    def stream(
+        self, out: Channel, weights: Board | None, before_hand_over: Callable[[Arrays], None] | None = None
+    ) -> RoleGenerator:
         """Trajectory after trajectory of every strand, in the order they get full, each row with the newest weights;
         until it leaves."""
         collector, lane_map = self._collector, self._job.lane_map
@@ -122,12 +128,16 @@ class Actor:
         unfinished = len(mine)
         while unfinished:
             for full in (yield from collector.advance(newest)):
+                place = int(full["strand"][0]) - mine.start
+                self._stamps.stamp(full, slice(place * width, (place + 1) * width))
                 slot = yield from out.reserve()
                 for name, array in slot.items():
                     array[...] = full[name]
+                if before_hand_over is not None:
+                    before_hand_over(slot)
                 out.commit()
                 if self.stays():
-                    fill_next(int(full["strand"][0]) - mine.start, full)
+                    fill_next(place, full)
                 else:
                     unfinished -= 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from whorl.config.bounds import AtLeast, MoreThan
+from whorl.config.bounds import AtLeast, AtMost, MoreThan
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class WorkflowConfig:
     """Who acts, who learns, and who waits for whom."""
 
     name: str = ""
-    """``sync``, ``overlap``, ``async``, ``seed``, ``allreduce``, ``gradients``, or one of another package: its name, or
-    ``module:NAME``. Empty: the agent's default."""
+    """``sync``, ``overlap``, ``async``, ``window``, ``queue``, ``seed``, ``allreduce``, ``gradients``, or one of
+    another package: its name, or ``module:NAME``. Empty: the agent's default."""
     trajectories_per_update: Annotated[int, AtLeast(0)] = 0
     """Trajectories that an update learns from, over all learners; 0: as many as there are actors (or slow environments
     that have trajectories of their own). ``async`` takes them as they come; in ``sync`` and ``overlap`` it is always
@@ -59,6 +59,16 @@ class WorkflowConfig:
     or forces staleness, to see what an agent bears."""
     accept_stale: bool = False
     """Have an agent that learns from fresh data only run on stale data all the same, uncorrected: for comparisons."""
+    choice: Literal["random", "owned"] = "owned"
+    """Whose windows a learner reads in ``window``: ``random`` ones among those of all actors, or those of its ``owned``
+    actors. Several learners that choose at random read some trajectories twice."""
+    max_reuse: Annotated[int, AtLeast(1)] = 1
+    """How often a learner may learn from the same trajectory in ``window``; it then waits for a newer one. 1: never
+    twice."""
+    slots: Annotated[int, AtLeast(0), AtMost(128)] = 0
+    """Trajectories that each actor's queue holds in ``queue``, the one being collected and those being learnt from
+    included; when all are taken, the actor waits. For each environment where those have trajectories of their own. 0:
+    3, or more where an update takes more."""
 
 
 @dataclass(frozen=True)

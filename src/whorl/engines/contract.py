@@ -101,6 +101,11 @@ class Channel(Protocol):
         """Slots committed and not yet released."""
         ...
 
+    @property
+    def handed_over(self) -> int:
+        """How often a slot was committed so far, by lost incarnations of the writer too."""
+        ...
+
 
 class Board(Protocol):
     """One writer, the newest value and the one before; readers compare the version before they copy."""
@@ -117,7 +122,8 @@ class Board(Protocol):
         ...
 
     def read(self, buffer: Array, version: int | None = None) -> int:
-        """Copy a version (None: the newest) into ``buffer``; returns it. ``LookupError`` when it is gone."""
+        """Copy a version (None: the newest) into ``buffer``; returns it. ``LookupError`` when it is gone. A buffer that
+        is shorter than the layout gets the beginning."""
         ...
 
     def wait_for(self, version: int) -> Generator[Wait, None, None]:

@@ -2,6 +2,8 @@
 
     OneOfEach      the next trajectory of every actor, however long the slowest takes      (sync, overlap)
     FirstCome      as many as an update needs, of whoever has them (first_come.py)         (async)
+    Windows        whatever any window shows that is new (windows.py)                      (window)
+    Queues         whatever lies in its own group's queues, or in others' (queues.py)      (queue)
     OwnLanes       its own: this process acts as well (workflows/own_lanes.py)              (allreduce)
 
 A lost actor may hand a trajectory over in its last instant, after its replacement was told where to begin. So every
@@ -116,7 +118,8 @@ class FromActors(Intake):
         """Have an actor begin; what follows an earlier order is refused from now on."""
         self._last_order += 1
         self._sources[actor].order = self._last_order
-        self._line.send("start", {**join_orders(ledgers), "order": self._last_order}, to=RoleId("actor", actor))
+        order = {**join_orders(ledgers), "order": self._last_order, "handed_over": 0}
+        self._line.send("start", order, to=RoleId("actor", actor))
 
     def lost(self, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: it begins after the last trajectory that arrived whole."""

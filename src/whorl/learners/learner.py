@@ -23,7 +23,8 @@ from whorl.job import Job
 from whorl.learners.changes import changes_that_matter
 from whorl.learners.ledger import Ledger, cut_saved, join_saved
 from whorl.runs.metrics import EpisodeWindow, MetricMeans
-from whorl.trajectory.layout import cut_lanes, join_lanes
+from whorl.trajectory.episodes import Episodes
+from whorl.trajectory.layout import cut_lanes, env_steps_of, join_lanes
 from whorl.types import Array, Arrays, Field, Layout, leaves_of
 
 Batch = Sequence[tuple[int, Arrays]]
@@ -33,19 +34,23 @@ MAX_COUNTED_STALENESS = 255
 """Staler experience is counted with this."""
 
 
-def tally_layout(rows: int, lanes: int) -> Layout:
-    """What learners tell each other besides gradients. Each fills its own columns of the batch, so that the sum is the
-    union."""
+def tally_layout(job: Job, more: Sequence[Field] = ()) -> Layout:
+    """What learners tell each other besides gradients. Each fills the places of its own trajectories in the batch (a
+    place is a trajectory, a column a lane of it), so that the sum is the union."""
+    lanes, rows = job.lane_map, job.agent_spec.rows
+    places, columns = lanes.learners * lanes.trajectories, lanes.batch_lanes
     return Layout(
         (
-            Field("env_steps", (1,), "int64"),
+            Field("env_steps", (places,), "int64"),
+            Field("faults", (places,), "int64"),
             Field("dropped", (1,), "int64"),
+            Field("abandoned", (1,), "int64"),
             Field("staleness", (MAX_COUNTED_STALENESS + 1,), "int64"),
-            Field("faults", (1,), "int64"),
             Field("inexact", (1,), "int64"),
-            Field("ended", (rows, lanes), "uint8"),
-            Field("episode_return", (rows, lanes), "float64"),
-            Field("episode_length", (rows, lanes), "int64"),
+            Field("ended", (rows, columns), "uint8"),
+            Field("episode_return", (rows, columns), "float64"),
+            Field("episode_length", (rows, columns), "int64"),
+            *more,
         )
     )
 
@@ -76,12 +81,15 @@ class Learner:
         self.env_steps = 0
         """Learnt from or dropped."""
         self.dropped = 0
-        """Of these, too stale to be learnt from."""
+        """Of these, not learnt from."""
+        self.reused = 0
+        """Learnt from more than once: the times after the first."""
         self.faults = 0
         self.exact = True
         self.window = EpisodeWindow()
         self._in_order = in_order
         self._dropped_here = 0
+        self._abandoned_here = 0
         self._staleness = np.zeros(MAX_COUNTED_STALENESS + 1, np.int64)
         self._measured = MetricMeans()
         self.shards = job.lane_map.shards_of_learner(rank)
@@ -97,9 +105,13 @@ class Learner:
         self.learning = job.agent.learning(job.config.agent, job.env, settings)
         self.previous_weights = self.learning.weights().copy()
         """Those of the version before: what an actor one update behind still acts with."""
-        self._tally = tally_layout(job.agent_spec.rows, lane_map.batch_lanes)
+        self._tally = self.tally_layout()
         self._tally_buffer = self._tally.allocate()
         self._tally_views = self._tally.views(self._tally_buffer)
+
+    def tally_layout(self) -> Layout:
+        """What learners of this kind tell each other."""
+        return tally_layout(self.job)
 
     @property
     def done(self) -> bool:
@@ -113,9 +125,9 @@ class Learner:
         """Learn from trajectories of this learner's actors, in step with the other learners."""
         self._clock.enter("learning")
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
-        accepted = yield from self._accept(batch, tally)
+        yield from self._accept(batch, tally)
         self.previous_weights[:] = self.learning.weights()
-        yield from self.learn(accepted, progress, contributions)
+        yield from self.learn([trajectory for _, trajectory in batch], progress, contributions)
         self._measured.add(self.learning.finish())
         self.updates += 1
         self._clock.enter("other")
@@ -146,53 +158,60 @@ class Learner:
         width = self.job.lane_map.lanes_per_shard
         return {shard: cut_lanes(trajectory, i * width, (i + 1) * width) for i, shard in enumerate(self.shards)}
 
+    def follow(self, strand: int, trajectory: Arrays) -> Episodes:
+        """Move a strand's ledger to the end of its trajectory; returns the episodes in it."""
+        return self.ledgers[strand].accept(trajectory)
+
     def drop(self, strand: int, trajectory: Arrays) -> None:
         """Leave a trajectory out. Its actor has gone on from it, and so does the ledger."""
-        self._dropped_here += self.ledgers[strand].accept(trajectory).env_steps
+        self.follow(strand, trajectory)
+        self._dropped_here += env_steps_of(trajectory)
+
+    def abandon(self, episodes: int) -> None:
+        """Episodes that cannot be gone on with count as ended by a fault."""
+        self._abandoned_here += episodes
 
     def staleness(self, trajectory: Arrays) -> int:
         """Updates since the oldest weights that it was collected with."""
         return self.updates - int(trajectory["version"].min())
 
-    def _accept(self, batch: Batch, tally: Group) -> Generator[Wait, None, list[Arrays]]:
-        """Move the ledgers on, and exchange counts and finished episodes. Returns the trajectories with what only the
-        ledgers know."""
-        enriched: list[Arrays] = []
+    def _accept(self, batch: Batch, tally: Group) -> Generator[Wait, None, None]:
+        """Move the ledgers on, and exchange counts and finished episodes."""
         self._tally_buffer[:] = 0
-        mine = self._tally_views
-        mine["env_steps"] += self._dropped_here
-        mine["dropped"] += self._dropped_here
-        self._dropped_here = 0
+        self._tell(batch, self._tally_views)
+        self._heard(self._tally.views((yield from tally.sum([self._tally_buffer]))))
+
+    def _tell(self, batch: Batch, mine: Arrays) -> None:
+        """Everything that the others should know of this learner's part."""
+        mine["dropped"][0], self._dropped_here = self._dropped_here, 0
+        mine["abandoned"][0], self._abandoned_here = self._abandoned_here, 0
         width = self.job.lane_map.envs_per_strand
-        column = self.rank * len(batch) * width
-        for strand, trajectory in batch:
-            ledger = self.ledgers[strand]
-            accepted = ledger.accept(trajectory)
-            self._count_staleness(trajectory, accepted.env_steps, mine["staleness"])
-            enriched.append(trajectory)
-            if accepted.discounted_return is not None:
-                enriched[-1] = {**trajectory, "discounted_return": accepted.discounted_return}
-            mine["env_steps"] += accepted.env_steps
-            mine["faults"] += accepted.faults
-            mine["inexact"] += not ledger.exact
-            for end in accepted.episodes:
-                place = end.row, column + end.lane - ledger.lanes.start
-                mine["ended"][place] = 1
-                mine["episode_return"][place] = end.episode_return
-                mine["episode_length"][place] = end.length
-            column += width
-        total = self._tally.views((yield from tally.sum([self._tally_buffer])))
-        self.env_steps += int(total["env_steps"][0])
-        self.dropped += int(total["dropped"][0])
+        for place, (strand, trajectory) in enumerate(batch, self.rank * len(batch)):
+            episodes = self.follow(strand, trajectory)
+            env_steps = env_steps_of(trajectory)
+            self._count_staleness(trajectory, env_steps, mine["staleness"])
+            mine["env_steps"][place] = env_steps
+            mine["faults"][place] = episodes.faults
+            mine["inexact"] += not trajectory["end/exact"][0]
+            for end in episodes.ended:
+                at = end.row, place * width + end.column
+                mine["ended"][at] = 1
+                mine["episode_return"][at] = end.episode_return
+                mine["episode_length"][at] = end.length
+
+    def _heard(self, total: Arrays) -> None:
+        """Count what all learners have told."""
+        dropped = int(total["dropped"][0])
+        self.env_steps += int(total["env_steps"].sum()) + dropped
+        self.dropped += dropped
         self._staleness += total["staleness"]
-        self.faults += int(total["faults"][0])
+        self.faults += int(total["faults"].sum() + total["abandoned"][0])
         self.exact = self.exact and not total["inexact"][0]
         if not total["ended"].any():
-            return enriched
+            return
         at = np.nonzero(total["ended"])
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
-        return enriched
 
     def _count_staleness(self, trajectory: Arrays, env_steps: int, counts: Array) -> None:
         """Env steps by the number of updates since the weights they were taken with."""
@@ -226,6 +245,7 @@ class Learner:
             "length_mean": self.window.length_mean if self.window.episodes else None,
             **self._measured.take(),
             "dropped": self.dropped,
+            "reused": self.reused,
             "staleness": counts,
         }
 
@@ -235,6 +255,7 @@ class Learner:
             "updates": self.updates,
             "env_steps": self.env_steps,
             "dropped": self.dropped,
+            "reused": self.reused,
             "episodes": self.window.episodes,
             "faults": self.faults,
             "exact": self.exact and self._in_order,
@@ -269,6 +290,7 @@ class Learner:
             "updates": self.updates,
             "env_steps": self.env_steps,
             "dropped": self.dropped,
+            "reused": self.reused,
             "episodes": self.window.episodes,
             "faults": self.faults,
             "exact": self.exact,
@@ -288,6 +310,7 @@ class Learner:
         self.updates = int(counts["updates"])
         self.env_steps = int(counts["env_steps"])
         self.dropped = int(counts["dropped"])
+        self.reused = int(counts.get("reused", 0))
         self.faults = int(counts["faults"])
         self.exact = bool(counts["exact"]) and not changes
         return [f"resumed with another {change}: the run is no longer exact" for change in changes]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whorl.errors import CheckpointError
-from whorl.trajectory.layout import PER_TRAJECTORY
+from whorl.trajectory.layout import PER_LANE, PER_TRAJECTORY
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout, leaves_of
 
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -56,7 +56,7 @@ def with_cut(trajectory: Arrays) -> Arrays:
     rows = len(trajectory["reward"])
     longer = dict(trajectory)
     for name, array in trajectory.items():
-        if name in PER_TRAJECTORY or name.startswith(("state/", "end/")):
+        if name in PER_TRAJECTORY or name.startswith(PER_LANE):
             continue
         longer[name] = array[: rows + 1] if len(array) > rows else np.concatenate([array, np.zeros_like(array[:1])])
     longer["valid"] = longer["valid"].copy()

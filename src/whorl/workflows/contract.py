@@ -35,10 +35,14 @@ class Workflow:
     """Every update learns from one trajectory of each actor: the one that follows the last."""
     has_schedule: bool = False
     """Which trajectories an update learnt from can be recorded, and a run repeated by it."""
+    even_groups: bool = True
+    """Every learner must have equally many actors."""
     has_strands: bool = False
     """Slow environments of an actor may have trajectories of their own, so that none waits for another."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
+    settings: frozenset[str] = frozenset()
+    """Names of those ``workflow`` settings that mean nothing in most workflows and something in this one."""
     settle: Callable[[Config], Config] = _as_it_is
     """Fill in settings that follow from the workflow, and refuse (``ConfigError``) those it cannot run with."""
     check: Callable[[Config, AgentSpec], None] = _any_agent

@@ -21,7 +21,8 @@ from whorl.job import Job
 from whorl.learners.desk import Desk
 from whorl.learners.first_come import FirstCome
 from whorl.learners.loop import learn
-from whorl.learners.parameter_server import Contributor, ParameterServer, digest_layout, write_digest
+from whorl.learners.parameter_server import Contributor, ParameterServer, digest_layout
+from whorl.trajectory.layout import copy_last_rows
 from whorl.workflows.contract import Workflow
 from whorl.workflows.wiring import actors_to_learners, layout_of_trajectories
 
@@ -47,7 +48,7 @@ def run_actor(
             role.clock.enter("learning")
             contributor.contribute(actor.weights, trajectory, digest)
             role.clock.enter("transfer")
-            write_digest(trajectory, digest)
+            copy_last_rows(trajectory, digest)
             out.commit()
             number += 1
 

@@ -33,6 +33,7 @@ def layout_of_trajectories(job: Job) -> Layout:
         lanes=job.lane_map.envs_per_strand,
         fields=agent.fields,
         state=agent.state,
+        discounted_return=agent.wants_discounted_return,
     )
 
 
@@ -93,7 +94,7 @@ def actors_to_learners(job: Job, run_actor: str, run_learner: str, slots: int) -
         boards=(BoardSpec("weights", agent.weights, learners[0], actors),),
         groups=(
             GroupSpec("contributions", agent.contribution, learners, lanes.shards // lanes.learners),
-            GroupSpec("tally", tally_layout(agent.rows, lanes.batch_lanes), learners),
+            GroupSpec("tally", tally_layout(job), learners),
         ),
     )
 
