@@ -244,6 +244,7 @@ class Journal:
             dropped=dropped,
             lost=self._lost,
             in_flight=collected - taken - self._lost,
+            reused=int(summary.get("reused", 0)),
         )
 
     def _collected(self, cluster: Cluster | None) -> int:

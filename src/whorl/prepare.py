@@ -6,13 +6,13 @@ Everything that can be refused is refused here, before any process starts.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import gymnasium
 
 from whorl.agents.contract import AgentSpec
 from whorl.agents.registry import get_agent
-from whorl.config.schema import Config
+from whorl.config.schema import Config, WorkflowConfig
 from whorl.engines.local.limits import available_memory_bytes
 from whorl.envs.check import probe_apart
 from whorl.envs.probe import EnvProbe, probe_env
@@ -33,6 +33,8 @@ def prepare(config: Config) -> Job:
     workflow = get_workflow(config.workflow.name)
     probe = _look_at(config)
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
+    workflow.check(config, agent_spec)
+    _check_settings(config, workflow)
     tolerance = ("strict", "correctable", "any")
     if tolerance.index(agent_spec.staleness) < tolerance.index(workflow.staleness):
         correct = "--set agent.vtrace=true to correct for it, or " if hasattr(config.agent, "vtrace") else ""
@@ -50,7 +52,6 @@ def prepare(config: Config) -> Job:
             f"{workflow.name} always learns from one trajectory of each actor, none of them too stale: leave out "
             "workflow.trajectories_per_update and workflow.max_staleness, or use --workflow async"
         )
-    workflow.check(config, agent_spec)
     _check_schedule(config, workflow)
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
@@ -80,6 +81,16 @@ def check_machine(config: Config) -> None:
     if int(device.partition(":")[2] or 0) >= count:
         found = f"{count} GPU{'s' * (count > 1)}" if count else "no GPU"
         raise ConfigError(f"resources.device: there is no {device}, PyTorch sees {found} here; use --device cpu")
+
+
+def _check_settings(config: Config, workflow: Workflow) -> None:
+    """A setting that means nothing here was meant for another workflow."""
+    for field in fields(WorkflowConfig):
+        changed = getattr(config.workflow, field.name) != field.default
+        if changed and field.name != "name" and field.name not in workflow.settings:
+            raise ConfigError(
+                f"workflow.{field.name} means nothing in {workflow.name}: leave it out, or use a --workflow that has it"
+            )
 
 
 def _check_schedule(config: Config, workflow: Workflow) -> None:

@@ -18,7 +18,7 @@ from whorl.config.suggest import did_you_mean, nearest
 from whorl.config.toml import load_toml
 from whorl.errors import ConfigError
 
-ALIASES = {"a3c": ("a2c", "gradients"), "ddppo": ("ppo", "allreduce")}
+ALIASES = {"a3c": ("a2c", "gradients"), "apex": ("dqn", "replay"), "ddppo": ("ppo", "allreduce")}
 """Known pairs of an agent and a workflow, by the name they are known under."""
 
 

@@ -41,7 +41,8 @@ class Actor:
         layout = layout or Layout(())
         self.weights = layout.allocate()
         """The flat weights acted with; a workflow reads the version it wants into it."""
-        self._weight_views = layout.views(self.weights)
+        self.weight_views = layout.views(self.weights)
+        """The same by name, as the policy is given them; a workflow may put another array in the place of one."""
         seed = job.config.run.seed
         if commands:
             channels = list(zip(commands, answers, strict=True))
@@ -75,7 +76,7 @@ class Actor:
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory with the weights as they are."""
-        yield from self._collector.fill(trajectory, self._weight_views, version, number)
+        yield from self._collector.fill(trajectory, self.weight_views, version, number)
         trajectory["incarnation"][0] = self._role.incarnation
         trajectory["order"][0] = self._order
         if self._envs.fault_count >= self._tells_of_faults_at:

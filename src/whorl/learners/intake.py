@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from whorl.engines.contract import Channel, Role, RoleId, Wait
 from whorl.engines.waits import names_of
-from whorl.learners.learner import Batch, Learner
+from whorl.learners.learner import Batch
 from whorl.learners.ledger import Ledger
 from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.trajectory.layout import env_steps_of
@@ -76,13 +77,23 @@ class Intake(ABC):
         """For whatever would help to complete the batch."""
 
 
+class Keeper(Protocol):
+    """Who accepts trajectories, and knows where the lanes of their actors stand."""
+
+    ledgers: dict[int, Ledger]
+
+    def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
+        """Where this actor's lanes will stand after trajectories that are not accepted yet."""
+        ...
+
+
 class FromActors(Intake):
     """What has been claimed and not yet learnt from. An actor may be ahead of the others."""
 
-    def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
-        self._learner = learner
+    def __init__(self, role: Role, keeper: Keeper, channels: list[Channel]) -> None:
+        self._keeper = keeper
         self._line = role.line
-        self._sources = {actor: _Source(channel) for actor, channel in zip(learner.ledgers, channels, strict=True)}
+        self._sources = {actor: _Source(channel) for actor, channel in zip(keeper.ledgers, channels, strict=True)}
         self._last_order = role.incarnation * _ORDERS_PER_INCARNATION
         self._handed_over: Counter[tuple[int, int]] = Counter()
         """Environment steps by actor and incarnation."""
@@ -112,7 +123,7 @@ class FromActors(Intake):
         self._claim_of(actor)
         lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
         self._line.send("lost_env_steps", {"env_steps": lost})
-        ledger = self._learner.ledger_after(actor, self._sources[actor].arrived)
+        ledger = self._keeper.ledger_after(actor, self._sources[actor].arrived)
         if body["phase"] == "environment":
             self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
         for lane, times in self._quarantine.given_up(ledger.number).items():
@@ -137,7 +148,7 @@ class FromActors(Intake):
 
     def release(self) -> None:
         """Old deaths are forgotten."""
-        self._quarantine.forget_before(min(ledger.number for ledger in self._learner.ledgers.values()))
+        self._quarantine.forget_before(min(ledger.number for ledger in self._keeper.ledgers.values()))
 
     def _claim_of(self, actor: int) -> int:
         """Take what one actor has handed over; returns how many good trajectories that is."""

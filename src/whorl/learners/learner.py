@@ -18,7 +18,7 @@ import numpy as np
 
 from whorl.agents.contract import LearnerSettings, Progress
 from whorl.config.layers import to_plain
-from whorl.engines.contract import Clock, Group, Wait
+from whorl.engines.contract import Clock, Group, RoleId, Wait
 from whorl.job import Job
 from whorl.learners.changes import changes_that_matter
 from whorl.learners.ledger import Ledger, cut_saved, join_saved
@@ -65,8 +65,21 @@ def learner_settings(job: Job, *, shards: int, lanes: int, contiguous: bool) -> 
     )
 
 
+def count_staleness(updates: int, trajectory: Arrays, env_steps: int, counts: Array) -> None:
+    """Add a trajectory's env steps to ``counts``, by the number of updates since the weights they were taken with."""
+    version = trajectory["version"]
+    if version[0] == version[-1]:
+        counts[min(updates - int(version[0]), MAX_COUNTED_STALENESS)] += env_steps
+        return
+    steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
+    np.add.at(counts, np.minimum(updates - version, MAX_COUNTED_STALENESS), steps)
+
+
 class Learner:
     """One learner of the group. Workflows decide when it updates, saves and publishes."""
+
+    stores: tuple[RoleId, ...] = ()
+    """Roles beside the learners that hold a part of what is saved."""
 
     def __init__(self, job: Job, rank: int, clock: Clock, *, in_order: bool = True) -> None:
         """``in_order``: every update learns from one trajectory of each actor, that which follows the last one."""
@@ -123,6 +136,10 @@ class Learner:
     ) -> Generator[Wait, None, None]:
         """Take the steps of an update's plan, each with the sum over all learners."""
         self.learning.begin(self._cut(join_lanes(trajectories)), progress)
+        yield from self.take_steps(contributions)
+
+    def take_steps(self, contributions: Group) -> Generator[Wait, None, None]:
+        """The steps of an update that was begun."""
         for step in self.learning.plan(self.key):
             parts = [self.learning.contribute(step, shard) for shard in self.shards]
             total = yield from contributions.sum(parts)
@@ -166,7 +183,7 @@ class Learner:
         for actor, trajectory in batch:
             ledger = self.ledgers[actor]
             accepted = ledger.accept(trajectory)
-            self._count_staleness(trajectory, accepted.env_steps, mine["staleness"])
+            count_staleness(self.updates, trajectory, accepted.env_steps, mine["staleness"])
             enriched.append(trajectory)
             if accepted.discounted_return is not None:
                 enriched[-1] = {**trajectory, "discounted_return": accepted.discounted_return}
@@ -179,35 +196,25 @@ class Learner:
                 mine["episode_return"][place] = end.episode_return
                 mine["episode_length"][place] = end.length
             column += width
-        total = self._tally.views((yield from tally.sum([self._tally_buffer])))
+        self._count(self._tally.views((yield from tally.sum([self._tally_buffer]))))
+        return enriched
+
+    def _count(self, total: Arrays) -> None:
+        """Add the tally of an update, summed over all learners."""
         self.env_steps += int(total["env_steps"][0])
         self.dropped += int(total["dropped"][0])
         self._staleness += total["staleness"]
         self.faults += int(total["faults"][0])
         self.exact = self.exact and not total["inexact"][0]
         if not total["ended"].any():
-            return enriched
+            return
         at = np.nonzero(total["ended"])
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
-        return enriched
-
-    def _count_staleness(self, trajectory: Arrays, env_steps: int, counts: Array) -> None:
-        """Env steps by the number of updates since the weights they were taken with."""
-        version = trajectory["version"]
-        if version[0] == version[-1]:
-            counts[min(self.updates - int(version[0]), MAX_COUNTED_STALENESS)] += env_steps
-            return
-        steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
-        np.add.at(counts, np.minimum(self.updates - version, MAX_COUNTED_STALENESS), steps)
 
     def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
         """Where this actor's lanes will stand after the trajectories that are still waiting to be learnt."""
-        ledger = self.ledgers[actor].copy()
-        for trajectory in arrived:
-            if int(trajectory["number"][0]) == ledger.number:
-                ledger.accept(trajectory)
-        return ledger
+        return self.ledgers[actor].after(arrived)
 
     def record(self) -> dict[str, Any]:
         """A line of metrics: the counts as they are, and means of what was measured since the last line. Staleness

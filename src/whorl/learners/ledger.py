@@ -7,7 +7,7 @@ trajectory that never arrived leaves no trace. The same pass over the rows yield
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -145,6 +145,14 @@ class Ledger:
         other._episode_return = self._episode_return.copy()
         other._episode_length = self._episode_length.copy()
         return other
+
+    def after(self, arrived: Iterable[Arrays]) -> Ledger:
+        """Where the lanes will stand after trajectories that are not accepted yet."""
+        ledger = self.copy()
+        for trajectory in arrived:
+            if int(trajectory["number"][0]) == ledger.number:
+                ledger.accept(trajectory)
+        return ledger
 
     def order(self) -> Arrays:
         """What an actor needs to start these lanes where they stand."""

@@ -124,6 +124,10 @@ class Memory(Generic[Item]):
         """Places that can be drawn, at most."""
         return self._ring.capacity
 
+    def places_of(self, trajectory: Arrays) -> int:
+        """How many places a trajectory takes."""
+        return len(self._ring.next_places(trajectory))
+
     def take(self, indices: Array) -> Item:
         """What begins at these places."""
         return self._ring.take(indices)

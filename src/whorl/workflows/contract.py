@@ -37,6 +37,8 @@ class Workflow:
     """Which trajectories an update learnt from can be recorded, and a run repeated by it."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
+    settings: tuple[str, ...] = ("trajectories_per_update", "max_staleness")
+    """Settings below ``workflow.`` that mean something in it; others are refused."""
     settle: Callable[[Config], Config] = _as_it_is
     """Fill in settings that follow from the workflow, and refuse (``ConfigError``) those it cannot run with."""
     check: Callable[[Config, AgentSpec], None] = _any_agent

@@ -19,6 +19,7 @@ _OWN = {
     "seed": "whorl.workflows.seed:SEED",
     "allreduce": "whorl.workflows.allreduce:ALLREDUCE",
     "gradients": "whorl.workflows.gradients:GRADIENTS",
+    "replay": "whorl.workflows.replay:REPLAY",
 }
 
 
