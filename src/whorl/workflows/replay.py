@@ -89,7 +89,6 @@ def plan(job: Job) -> Plan:
     store_of = {actors[i]: store for store in stores for i in actors_of_store(job, store.index)}
     prioritised = agent.priority_rows > 0
     pairs = [(store, learner) for store in stores for learner in learners]
-    returning = pairs if prioritised else []
     batch, errors, slots = BatchForm(job).layout, priorities_layout(job), 2 * Rations.of(job).batches
     trajectory = _with_priorities(layout_of_trajectories(job), agent, job.lane_map.envs_per_actor)
     board = agent.parameters if prioritised and agent.parameters is not None else agent.weights
@@ -180,6 +179,11 @@ def check(config: Config, agent: AgentSpec) -> None:
         raise ConfigError(
             f"workflow.replay_shards = {shards}: each replay has actors of its own, and there are "
             f"{resources.actors}: use at most {resources.actors}, or more --actors"
+        )
+    if settings.batch_size % resources.shards:
+        raise ConfigError(
+            f"agent.batch_size = {settings.batch_size} cannot be shared out evenly over {resources.shards} shards: use a "
+            f"multiple such as {max(1, settings.batch_size // resources.shards) * resources.shards}"
         )
     rows, needed = settings.replay.capacity // shards, least_rows(config)
     if rows < needed:

@@ -13,7 +13,7 @@ from whorl.types import Array, Arrays, EnvSpec
 
 
 class SACPostprocess(ContinuousPostprocess):
-    """Nothing is sampled: the entropy is that of the Gaussian, squashed as it is at its mean."""
+    """Nothing is sampled: the entropy is taken from one deviation to either side of the mean."""
 
     def __init__(self, config: SACConfig, env: EnvSpec) -> None:
         super().__init__(config, network(config, env))
@@ -22,8 +22,8 @@ class SACPostprocess(ContinuousPostprocess):
     def value(self, weights: Arrays, outputs: Array, q: Array) -> Array:
         """min_k q_k + temperature * entropy"""
         size = outputs.shape[1] // 2
-        at_mean = squashed_gaussian(outputs.T, np.zeros((size, len(outputs)), np.float32)).log_prob
+        one = np.ones((size, len(outputs)), np.float32)
+        above, below = (squashed_gaussian(outputs.T, side).log_prob for side in (one, -one))
         temperature = self._start * float(np.exp(weights[LOG_TEMPERATURE][0]))
-        # The mean of normal^2 / 2 is 1/2 for each component.
-        soft: Array = soft_value(q, at_mean - np.float32(size / 2), temperature)
+        soft: Array = soft_value(q, (above + below) / 2, temperature)
         return soft
