@@ -215,7 +215,7 @@ def test_apex_is_a_name_for_it(tmp_path: Path) -> None:
             "dqn",
             {"agent.batch_size": 33},
             {"learners": 2},
-            "cannot be shared out evenly over 2 shards: use a multiple such as 32",
+            "evenly over 2 shards: use a multiple such as 32",
         ),
     ],
 )

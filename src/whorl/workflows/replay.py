@@ -182,8 +182,8 @@ def check(config: Config, agent: AgentSpec) -> None:
         )
     if settings.batch_size % resources.shards:
         raise ConfigError(
-            f"agent.batch_size = {settings.batch_size} cannot be shared out evenly over {resources.shards} shards: use a "
-            f"multiple such as {max(1, settings.batch_size // resources.shards) * resources.shards}"
+            f"agent.batch_size = {settings.batch_size} cannot be shared out evenly over {resources.shards} shards: use "
+            f"a multiple such as {max(1, settings.batch_size // resources.shards) * resources.shards}"
         )
     rows, needed = settings.replay.capacity // shards, least_rows(config)
     if rows < needed:

@@ -68,8 +68,8 @@ def make_memory(job: Job, rows: int) -> Memory[Any]:
 
 def least_rows(config: Config) -> int:
     """A memory must be able to take a trajectory in, and still have something to draw from."""
-    agent = config.agent
-    return int(2 * config.resources.envs_per_actor * (agent.rows + 1) + 2 * (agent.n_step + 1))
+    length = config.agent.rows + 1
+    return int(length * (config.resources.envs_per_actor + 2 + -(-config.agent.n_step // length)))
 
 
 class BatchForm:
