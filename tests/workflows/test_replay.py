@@ -196,6 +196,10 @@ def test_a_signal_saves_and_the_run_goes_on(tmp_path: Path) -> None:
 def test_apex_is_a_name_for_it(tmp_path: Path) -> None:
     run = whorl.train("apex", "Acrobot-v1", run_dir=tmp_path / "run", steps=300, engine="inline", set=SMALL)
     assert (run.result.agent, run.result.workflow) == ("dqn", "replay")
+    config = (tmp_path / "run" / "config.toml").read_text()
+    assert all(
+        line in config for line in ("epsilon_end = 0.4", "n_step = 3", "prioritised = true", "replay_shards = 1")
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Every setting of a run, as frozen dataclasses. A field's docstring is its help and its reference page.
 
-The layers, later over earlier: defaults here, the preset for (agent, environment), a TOML file, flags, ``--set``.
+The layers, later over earlier: defaults here, what an alias means, the preset for (agent, environment), a TOML file,
+flags, ``--set``.
 The resolved ``Config`` is written to the run directory and reproduces the run.
 """
 
