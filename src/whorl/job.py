@@ -24,6 +24,8 @@ class Job:
     env: EnvSpec
     hosted: bool
     """Environments live in processes of their own."""
+    envs_per_strand: int = 0
+    """Environments that move on together, one trajectory for all of them; 0: all of an actor's."""
     warnings: tuple[str, ...] = ()
     """What was noticed while looking at the environment."""
     run_dir: Path = Path()
@@ -40,7 +42,8 @@ class Job:
 
     @cached_property
     def lane_map(self) -> LaneMap:
-        return LaneMap.from_resources(self.config.resources, self.config.workflow.trajectories_per_update)
+        workflow = self.config.workflow
+        return LaneMap.from_resources(self.config.resources, workflow.trajectories_per_update, self.envs_per_strand)
 
     def to_plain(self) -> dict[str, Any]:
         """As msgpack types."""
@@ -51,6 +54,7 @@ class Job:
             "log_dir": str(self.run_dir / "logs"),
             "token": self.token,
             "hosted": self.hosted,
+            "envs_per_strand": self.envs_per_strand,
         }
 
     @classmethod
@@ -63,4 +67,5 @@ class Job:
             run_dir=Path(plain["run_dir"]),
             token=plain["token"],
             hosted=plain["hosted"],
+            envs_per_strand=plain["envs_per_strand"],
         )

@@ -13,6 +13,7 @@ import gymnasium
 from whorl.agents.contract import AgentSpec
 from whorl.agents.registry import get_agent
 from whorl.config.schema import Config, WorkflowConfig
+from whorl.elastic import check_schedule
 from whorl.engines.local.limits import available_memory_bytes
 from whorl.envs.check import probe_apart
 from whorl.envs.probe import EnvProbe, probe_env
@@ -21,7 +22,7 @@ from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.models.precision import resolve_precision
 from whorl.runs.tensorboard import require_tensorboard
-from whorl.trajectory.lanes import LaneMap
+from whorl.trajectory.lanes import LaneMap, strand_width
 from whorl.types import EnvSpec
 from whorl.workflows.contract import Workflow
 from whorl.workflows.registry import get_workflow
@@ -55,15 +56,20 @@ def prepare(config: Config) -> Job:
     _check_schedule(config, workflow)
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
+    recorded = config.run.record_schedule or config.run.replay_schedule  # by actor, each trajectory with one version
+    apart = hosted and workflow.has_strands and not recorded
     precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))
-    return Job(
+    job = Job(
         config=replace(
             config, engine=replace(config.engine, name=engine), run=replace(config.run, precision=precision)
         ),
         env=probe.spec,
         hosted=hosted,
+        envs_per_strand=strand_width(config.resources.envs_per_actor) if apart else 0,
         warnings=(probe.warning,) if probe.warning else (),
     )
+    check_schedule(job)
+    return job
 
 
 def check_machine(config: Config) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from whorl.config.actors_schedule import parse_schedule
 from whorl.config.layers import Layer, resolve
 from whorl.config.parse import Given, build, given_by_keywords, given_by_text
 from whorl.config.presets import find_preset
@@ -96,7 +97,9 @@ def _completed(config: Config, default_workflow: str) -> Config:
     _refuse_unknown("workflow", workflow.name, [name for name, _ in workflow_table()])
     if config.engine.name:
         _refuse_unknown("engine", config.engine.name, [name for name, _ in engine_table()])
-    resources = replace(config.resources, shards=config.resources.shards or config.resources.learners)
+    asked = config.resources
+    most = max((change.actors for change in parse_schedule(asked.actors_schedule)), default=0)
+    resources = replace(asked, shards=asked.shards or asked.learners, actors=max(asked.actors, most))
     return get_workflow(workflow.name).settle(replace(config, workflow=workflow, resources=resources))
 
 

@@ -231,7 +231,8 @@ def test_shards_of_different_sizes_weigh_by_their_valid_rows() -> None:
 
 @pytest.mark.verify
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, at its own import
-def test_compiled_learning_agrees_with_eager() -> None:
+def test_compiled_learning_agrees_with_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # else its pools outlive the test
     env, network = env_spec((IMAGE,)), NetworkConfig(image_features=32)
     config = PPOConfig(rows=4, epochs=1, minibatches=1, network=network)
     results = []

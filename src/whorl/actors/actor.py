@@ -7,9 +7,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from whorl.actors.apart import ApartCollector
 from whorl.actors.collector import Collector
 from whorl.actors.remote_policy import SERVER, RemotePolicy
-from whorl.engines.contract import Channel, Role, RoleId, Wait
+from whorl.engines.contract import Board, Channel, Role, RoleGenerator, RoleId, Wait
 from whorl.engines.faults import fault_hook
 from whorl.envs.contract import LaneEnvs
 from whorl.envs.hosted_lanes import HostedLanes
@@ -42,7 +43,9 @@ class Actor:
         self.weights = layout.allocate()
         """The flat weights acted with; a workflow reads the version it wants into it."""
         self.weight_views = layout.views(self.weights)
-        """The same by name, as the policy is given them; a workflow may put another array in the place of one."""
+        """The same by name, as the policy is given them."""
+        self.on_weights: Callable[[], None] | None = None
+        """Called when new weights were read: a workflow may put another array in the place of one."""
         seed = job.config.run.seed
         if commands:
             channels = list(zip(commands, answers, strict=True))
@@ -55,11 +58,18 @@ class Actor:
             self._hosted = None
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
         self._order = -1
+        self._leaves = False
         self._tells_of_faults_at = 1
         strike = fault_hook(role.id, role.incarnation)
         self._remote = None if inference is None else RemotePolicy(role, *inference, self._listen)
         policy = self._remote or job.agent.policy(job.config.agent, job.env)
-        self._collector = Collector(job.agent_spec, policy, self._envs, seed, role.clock, strike)
+        self._collector: Collector | ApartCollector = (
+            Collector(job.agent_spec, policy, self._envs, seed, role.clock, strike)
+            if self._hosted is None
+            else ApartCollector(job.agent_spec, policy, self._hosted, seed, role.clock, strike)
+        )
+        self._numbers: list[int] = []
+        """Of each strand's next trajectory."""
 
     def begin(self) -> Generator[Wait, None, int]:
         """Wait for the start order, bring the lanes to where it says, and return the number of the next trajectory."""
@@ -68,15 +78,75 @@ class Actor:
         return (yield from self.begin_at(order))
 
     def begin_at(self, order: Mapping[str, Any]) -> Generator[Wait, None, int]:
-        """Bring the lanes to where an order says, and return the number of the next trajectory."""
+        """Bring the lanes to where an order says, and return the number of the next trajectory (of the first strand,
+        where there are several)."""
         states = unpack_lane_states(order, self._job.env)
         yield from self._collector.begin(states, leaves_of(order, "state/"))
         self._order = int(order["order"])
-        return int(order["number"][0])
+        self._numbers = [int(number) for number in order["number"][:: self._job.lane_map.envs_per_strand]]
+        return self._numbers[0]
+
+    def stays(self) -> bool:
+        """False once it was told to leave: whatever was begun is handed over, and that is all."""
+        self._listen()
+        return not self._leaves
+
+    @property
+    def has_strands(self) -> bool:
+        """Its lanes have trajectories of their own, to be collected by ``stream``."""
+        return self._job.lane_map.strands_per_actor > 1
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
-        """Collect one trajectory with the weights as they are."""
+        """Collect one trajectory of all lanes with the weights as they are."""
         yield from self._collector.fill(trajectory, self.weight_views, version, number)
+        self._sign(trajectory, self._role.id.index)
+
+    def read(self, weights: Board) -> int:
+        """Take over the newest weights; returns their version."""
+        version = weights.read(self.weights)
+        if self.on_weights is not None:
+            self.on_weights()
+        return version
+
+    def stream(
+        self, out: Channel, weights: Board | None, finish: Callable[[Arrays], None] | None = None
+    ) -> RoleGenerator:
+        """Trajectory after trajectory of every strand, in the order they get full, each row with the newest weights;
+        until it leaves. ``finish`` has the last word on each."""
+        collector, lane_map = self._collector, self._job.lane_map
+        assert isinstance(collector, ApartCollector), "only lanes in processes of their own have strands of their own"
+        mine, width = lane_map.strands_of_actor(self._role.id.index), lane_map.envs_per_strand
+        version = -1
+
+        def newest() -> tuple[Arrays, int]:
+            nonlocal version
+            if weights is not None and weights.version != version:
+                version = self.read(weights)
+            return self.weight_views, version
+
+        def fill_next(place: int, trajectory: Arrays) -> None:
+            self._sign(trajectory, mine[place])
+            collector.open(range(place * width, (place + 1) * width), trajectory, self._numbers[place])
+            self._numbers[place] += 1
+
+        for place in range(len(mine)):
+            fill_next(place, out.layout.views(out.layout.allocate()))
+        unfinished = len(mine)
+        while unfinished:
+            for full in (yield from collector.advance(newest)):
+                if finish is not None:
+                    finish(full)
+                slot = yield from out.reserve()
+                for name, array in slot.items():
+                    array[...] = full[name]
+                out.commit()
+                if self.stays():
+                    fill_next(int(full["strand"][0]) - mine.start, full)
+                else:
+                    unfinished -= 1
+
+    def _sign(self, trajectory: Arrays, strand: int) -> None:
+        trajectory["strand"][0] = strand
         trajectory["incarnation"][0] = self._role.incarnation
         trajectory["order"][0] = self._order
         if self._envs.fault_count >= self._tells_of_faults_at:
@@ -103,6 +173,9 @@ class Actor:
         while (message := self._role.line.try_receive()) is not None:
             if message.kind == "start":
                 return message.body
+            if message.kind == "leave":
+                self._leaves = True
+                continue
             if message.kind == "lost" and message.body["kind"] == SERVER.kind and self._remote is not None:
                 self._remote.server_lost()
             elif message.kind == "lost":

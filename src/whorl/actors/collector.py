@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from time import monotonic
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,10 +130,14 @@ class Collector:
         self._store_snapshots(out)
 
     def _store_snapshots(self, out: Arrays) -> None:
-        snapshots: list[Any] = self._envs.snapshots() or []
-        room = out["end/snapshot"].shape[1]
         out["end/snapshot_length"][:] = 0
-        for i, snapshot in enumerate(snapshots):
-            if len(snapshot) <= room:  # one that outgrew its room is rebuilt by other means
-                out["end/snapshot"][i, : len(snapshot)] = np.frombuffer(snapshot, np.uint8)
-                out["end/snapshot_length"][i] = len(snapshot)
+        for column, snapshot in enumerate(self._envs.snapshots() or ()):
+            store_snapshot(out, column, snapshot)
+
+
+def store_snapshot(out: Arrays, column: int, snapshot: bytes | None) -> None:
+    """A lane's saved state at the end of a trajectory. One that outgrew its room is rebuilt by other means."""
+    fits = snapshot is not None and len(snapshot) <= out["end/snapshot"].shape[1]
+    out["end/snapshot_length"][column] = len(snapshot) if snapshot is not None and fits else 0
+    if snapshot is not None and fits:
+        out["end/snapshot"][column, : len(snapshot)] = np.frombuffer(snapshot, np.uint8)

@@ -37,20 +37,23 @@ def run_inference(role: Role, weights: Board, requests: list[Channel], replies: 
         role.clock.enter("transfer")
         begin = 0
         for i, request in asked:
-            part = slice(begin, begin := begin + len(request["first"]))
+            lanes = int(request["lanes"][0])
+            part = slice(begin, begin := begin + lanes)
             reply = yield from replies[i].reserve()
             reply["number"][:] = request["number"]
             reply["version"][0] = version
-            reply["action"][:] = acted.actions[part]
+            reply["action"][:lanes] = acted.actions[part]
             for prefix, arrays in (("field", acted.fields), ("state", acted.state)):
                 for name, array in arrays.items():
-                    reply[f"{prefix}/{name}"][:] = array[part]
+                    reply[f"{prefix}/{name}"][:lanes] = array[part]
             replies[i].commit()
             requests[i].release()
 
 
 def _joined(requests: list[Arrays]) -> Arrays:
-    """The rows of all requests, one after the other."""
-    if len(requests) == 1:
-        return requests[0]
-    return {name: np.concatenate([request[name] for request in requests]) for name in requests[0]}
+    """The lanes of all requests, one after the other."""
+    return {
+        name: np.concatenate([request[name][: int(request["lanes"][0])] for request in requests])
+        for name in requests[0]
+        if name not in ("number", "lanes")
+    }

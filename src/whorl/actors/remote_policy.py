@@ -13,11 +13,12 @@ SERVER = RoleId("inference", 0)
 
 
 def request_layout(job: Job) -> Layout:
-    """What acting takes besides the weights."""
+    """What acting takes besides the weights, for as many lanes as are ready."""
     agent, lanes = job.agent_spec, job.lane_map.envs_per_actor
     return Layout(
         (
             Field("number", (1,), "int64"),
+            Field("lanes", (1,), "int64"),
             *(Field(f.name, f.shape[1:], f.dtype) for f in job.env.observation_fields("obs/", 1, lanes)),
             Field("first", (lanes,), "bool"),
             Field("noise", (lanes, agent.noise_width), "float32"),
@@ -64,8 +65,8 @@ class RemotePolicy:
             self._listen()
             if self._server_was_lost:
                 yield from self._ask(observation, state, first, noise)
-        fields, after = leaves_of(reply, "field/"), leaves_of(reply, "state/")
-        acted = Acted(reply["action"].copy(), _copies(fields), _copies(after))
+        fields, after, lanes = leaves_of(reply, "field/"), leaves_of(reply, "state/"), len(first)
+        acted = Acted(reply["action"][:lanes].copy(), _copies(fields, lanes), _copies(after, lanes))
         version = int(reply["version"][0])
         self._replies.release()
         return acted, version
@@ -74,12 +75,13 @@ class RemotePolicy:
         self._server_was_lost = False
         request = yield from self._requests.reserve()
         request["number"][0] = self._number
-        request["first"][:] = first
-        request["noise"][:] = noise
+        request["lanes"][0] = lanes = len(first)
+        request["first"][:lanes] = first
+        request["noise"][:lanes] = noise
         for name, array in observation.items():
-            request[f"obs/{name}"][:] = array
+            request[f"obs/{name}"][:lanes] = array
         for name, array in state.items():
-            request[f"state/{name}"][:] = array
+            request[f"state/{name}"][:lanes] = array
         self._requests.commit()
 
     def _newest_reply(self) -> Arrays | None:
@@ -91,5 +93,5 @@ class RemotePolicy:
         return None
 
 
-def _copies(arrays: Arrays) -> Arrays:
-    return {name: array.copy() for name, array in arrays.items()}
+def _copies(arrays: Arrays, lanes: int) -> Arrays:
+    return {name: array[:lanes].copy() for name, array in arrays.items()}

@@ -50,8 +50,9 @@ class WorkflowConfig:
     """``sync``, ``overlap``, ``async``, ``seed``, ``replay``, ``allreduce``, ``gradients``, or one of another package:
     its name, or ``module:NAME``. Empty: the agent's default."""
     trajectories_per_update: Annotated[int, AtLeast(0)] = 0
-    """Trajectories that an update learns from, over all learners; 0: as many as there are actors. ``async`` takes them
-    as they come; in ``sync`` and ``overlap`` it is always one of each actor."""
+    """Trajectories that an update learns from, over all learners; 0: as many as there are actors (or slow environments
+    that have trajectories of their own). ``async`` takes them as they come; in ``sync`` and ``overlap`` it is always
+    one of each actor."""
     max_staleness: Annotated[int, AtLeast(0)] | None = None
     """Trajectories that are more than this many updates old are dropped, and counted. Empty: none is too old."""
     replay_shards: Annotated[int, AtLeast(0)] = 0
@@ -88,7 +89,11 @@ class Resources:
     """How much of everything; the same words on every engine."""
 
     actors: Annotated[int, AtLeast(1)] = 1
-    """Actors: processes that act."""
+    """Actors: processes that act. At most, where a schedule or ``whorl resize`` says that fewer do."""
+    actors_schedule: str = ""
+    """How many actors act from which environment step on: ``"0:8,50000:4,100000:2"``. In exact workflows the
+    environments stay and are shared out anew, so that the result is the same; in the others an actor comes and goes
+    with its environments."""
     envs_per_actor: Annotated[int, AtLeast(1)] = 8
     """Environments (lanes) of each actor."""
     learners: Annotated[int, AtLeast(1)] = 1

@@ -19,7 +19,7 @@ messages as msgpack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -40,6 +40,8 @@ class RoleId:
 
 
 SUPERVISOR = RoleId("supervisor", 0)
+JOINED = "joined"
+"""The cause that is told of a role which was not lost, but parked."""
 
 
 class Endpoint(Protocol):
@@ -255,6 +257,8 @@ class RoleSpec:
     A role that sees a lost one work again may tell the supervisor: ``recovered``, with ``kind`` and ``index``."""
     torch: bool = False
     """Imports torch: gets the learner's threads and is not judged by a light process's limits."""
+    parked: bool = False
+    """Not started with the others; see ``Cluster.start``."""
 
 
 @dataclass(frozen=True)
@@ -327,6 +331,15 @@ class Cluster(Protocol):
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
         """Supervise (inline: also run the roles) until the condition holds, all roles ended, or the time is over.
         ``until`` is looked at after every message and at least every 0.2 s. Raises when a role failed for good."""
+        ...
+
+    def park(self, roles: Iterable[RoleId]) -> None:
+        """Leave these as they are once they have ended, however they end. Asking them to end is the caller's part."""
+        ...
+
+    def start(self, roles: Iterable[RoleId]) -> None:
+        """Start parked roles (again): each as a further incarnation, of which ``notify`` is told as after a loss, with
+        the cause ``JOINED``. One that has not ended yet is started when it has."""
         ...
 
     @property

@@ -34,6 +34,8 @@ class _Line:
     conversation: Conversation | None = None
     command: Command | None = None
     is_sent: bool = False
+    is_awaited: bool = False
+    """Asked for a row that nobody has looked at yet."""
 
 
 class HostedLanes:
@@ -43,6 +45,12 @@ class HostedLanes:
     own line there, and calls ``host_lost`` when told that a host was replaced. ``recovered`` is told of a lane that
     takes a new step after deaths of its host. ``session`` must differ between an actor and the one that replaces it
     (its incarnation does).
+
+    All lanes may be stepped together (``send``, ``arrival``, ``receive``), or each at its own pace:
+
+        lanes.send_to(index, action)
+        while not (indices := lanes.arrived()):
+            yield lanes.wait_for_any()
     """
 
     def __init__(
@@ -57,11 +65,17 @@ class HostedLanes:
     ) -> None:
         self.spec, self.lanes = spec, lanes
         self._wait, self._listen = wait, listen
+        self._any_answer: Any = None
         self._block = RowBlock(spec, len(lanes))
         self._lines = [
             _Line(HostedLane(spec, lane, index, self._block, recovered, session << 40), commands, answers)
             for index, (lane, (commands, answers)) in enumerate(zip(lanes, channels, strict=True))
         ]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the last action of each lane led to."""
+        return self._block.outcome
 
     def start(self, states: Sequence[LaneState]) -> Generator[Any, None, Rows]:
         """Have every host reset, or bring its lane back to where the ledger says."""
@@ -73,8 +87,38 @@ class HostedLanes:
 
     def send(self, actions: Array) -> None:
         """Ask every host for a step, or for a reset where the lane is on a final-observation row."""
-        for index, line in enumerate(self._lines):
-            self._begin(line, line.lane.row(np.array(actions[index], self.spec.action.dtype)))
+        for index in range(len(self._lines)):
+            self.send_to(index, actions[index])
+
+    def send_to(self, index: int, action: Array) -> None:
+        """Ask one of the hosts."""
+        line = self._lines[index]
+        line.is_awaited = True
+        self._begin(line, line.lane.row(np.array(action, self.spec.action.dtype)))
+
+    def arrived(self) -> list[int]:
+        """Which of those asked have answered since the last call; their rows and outcomes are there."""
+        if self._listen is not None:
+            self._listen()
+        indices = [index for index, line in enumerate(self._lines) if line.is_awaited and self._progress(line)]
+        for index in indices:
+            self._block.clear_lane(index)
+            self._finish_lane(index)
+        return indices
+
+    def wait_for_any(self) -> Any:
+        """Until one of those asked may have answered. Always for the same endpoints: waiting for other ones each time
+        would cost more than it spares."""
+        unsent = [line.commands.writable for line in self._lines if line.is_awaited and not line.is_sent]
+        if unsent:
+            return self._wait((*unsent, *self._answers), f"{self.spec.env_id}: any lane", list(self.lanes))
+        if self._any_answer is None:
+            self._any_answer = self._wait(self._answers, f"{self.spec.env_id}: any lane", list(self.lanes))
+        return self._any_answer
+
+    @property
+    def _answers(self) -> tuple[Any, ...]:
+        return tuple(line.answers.readable for line in self._lines)
 
     def arrival(self) -> Generator[Any, None, None]:
         """Until every lane has answered."""
@@ -103,6 +147,10 @@ class HostedLanes:
             line.lane.is_lost = True  # between rows: the next one begins with the rebuilding
         else:
             line.command = self._advance(line, lambda talk: talk.throw(HostLost()))
+
+    def snapshot_of(self, index: int) -> bytes | None:
+        """A lane's saved state as its host sent it, if it did."""
+        return self._lines[index].lane.snapshot
 
     def snapshots(self) -> list[bytes] | None:
         """Each lane's saved state as its host sent it, where all did."""
@@ -139,8 +187,13 @@ class HostedLanes:
     def _finish_row(self) -> None:
         """Only now are the rows overwritten: until then a rebuilt lane is compared with them."""
         self._block.clear()
-        for index, line in enumerate(self._lines):
-            self._block.outcome.reward[index] = line.lane.finish()
+        for index in range(len(self._lines)):
+            self._finish_lane(index)
+
+    def _finish_lane(self, index: int) -> None:
+        line = self._lines[index]
+        line.is_awaited = False
+        self._block.outcome.reward[index] = line.lane.finish()
 
     def _begin(self, line: _Line, conversation: Conversation) -> None:
         line.conversation = conversation

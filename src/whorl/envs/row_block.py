@@ -51,6 +51,12 @@ class RowBlock:
             self.outcome.truncated.fill(False)
             self.outcome.fault.fill(False)
 
+    def clear_lane(self, lane: int) -> None:
+        """Before a row of one lane alone."""
+        self.rows.valid[lane], self.rows.first[lane] = True, False
+        outcome = self.outcome
+        outcome.terminated[lane], outcome.truncated[lane], outcome.fault[lane] = False, False, False
+
     def ended(self, lane: int, terminated: bool, truncated: bool) -> None:
         """The step taken ended the episode; the row that follows holds its final observation."""
         self._eventful = True

@@ -68,8 +68,7 @@ class Desk:
 
     def start_actors(self) -> None:
         """Tell every actor where its lanes stand."""
-        for actor, ledger in self._learner.ledgers.items():
-            self._intake.start(actor, ledger)
+        self._intake.start()
 
     def gather(self) -> Generator[Wait, None, Batch | None]:
         """The trajectories to learn from next, or None when the run is to stop here. Saves when it is time."""

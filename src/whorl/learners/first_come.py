@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from whorl.engines.contract import Channel, Role
-from whorl.learners.intake import FromActors
+from whorl.learners.intake import FromActors, named
 from whorl.learners.learner import Batch, Learner
 from whorl.learners.schedule import Entry, Schedule, ScheduleWriter, Taken, taken
 from whorl.types import Arrays
@@ -26,14 +26,14 @@ class AnyOrder(FromActors):
         """The oldest of each of these, as often as it is named."""
         self._taken = actors
         trajectories = {actor: iter(self._sources[actor].arrived) for actor in set(actors)}
-        batch = [(actor, next(trajectories[actor])) for actor in actors]
+        batch = [named(next(trajectories[actor])) for actor in actors]
         self._record(batch)
         self._dropped = []
         return batch
 
     def _drop(self, actor: int, trajectory: Arrays) -> None:
         self._dropped.append(taken(actor, trajectory))
-        self._learner.drop(actor, trajectory)
+        self._learner.drop(*named(trajectory))
         self._give_back(actor)
 
     def _record(self, batch: Batch) -> None:

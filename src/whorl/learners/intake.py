@@ -19,13 +19,19 @@ from typing import Any, Protocol
 
 from whorl.engines.contract import Channel, Role, RoleId, Wait
 from whorl.engines.waits import names_of
+from whorl.job import Job
 from whorl.learners.learner import Batch
-from whorl.learners.ledger import Ledger
+from whorl.learners.ledger import Ledger, join_orders
 from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
 
 _ORDERS_PER_INCARNATION = 2**32
+
+
+def named(trajectory: Arrays) -> tuple[int, Arrays]:
+    """A trajectory with its strand, as a batch has it."""
+    return int(trajectory["strand"][0]), trajectory
 
 
 @dataclass
@@ -52,8 +58,8 @@ class Intake(ABC):
     """Where a learner's batches come from."""
 
     @abstractmethod
-    def start(self, actor: int, ledger: Ledger) -> None:
-        """Have an actor begin where the ledger says its lanes stand."""
+    def start(self) -> None:
+        """Have every actor begin where the ledgers say its lanes stand."""
 
     @abstractmethod
     def lost(self, body: dict[str, Any]) -> None:
@@ -80,10 +86,13 @@ class Intake(ABC):
 class Keeper(Protocol):
     """Who accepts trajectories, and knows where the lanes of their actors stand."""
 
+    job: Job
+    actors: range
     ledgers: dict[int, Ledger]
+    """Of each strand of its actors."""
 
-    def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
-        """Where this actor's lanes will stand after trajectories that are not accepted yet."""
+    def ledger_after(self, strand: int, arrived: Iterable[Arrays]) -> Ledger:
+        """Where this strand's lanes will stand after those of the trajectories that are its own."""
         ...
 
 
@@ -93,7 +102,8 @@ class FromActors(Intake):
     def __init__(self, role: Role, keeper: Keeper, channels: list[Channel]) -> None:
         self._keeper = keeper
         self._line = role.line
-        self._sources = {actor: _Source(channel) for actor, channel in zip(keeper.ledgers, channels, strict=True)}
+        self._lane_map = keeper.job.lane_map
+        self._sources = {actor: _Source(channel) for actor, channel in zip(keeper.actors, channels, strict=True)}
         self._last_order = role.incarnation * _ORDERS_PER_INCARNATION
         self._handed_over: Counter[tuple[int, int]] = Counter()
         """Environment steps by actor and incarnation."""
@@ -111,11 +121,16 @@ class FromActors(Intake):
         endpoints = tuple(self._sources[actor.index].channel.readable for actor in awaited)
         return Wait(endpoints, f"the trajectories of {names_of(awaited)}", tuple(awaited))
 
-    def start(self, actor: int, ledger: Ledger) -> None:
+    def start(self) -> None:
+        """Every actor from the ledgers as they are."""
+        for actor in self._sources:
+            self._start(actor, [self._keeper.ledgers[strand] for strand in self._lane_map.strands_of_actor(actor)])
+
+    def _start(self, actor: int, ledgers: list[Ledger]) -> None:
         """Have an actor begin; what follows an earlier order is refused from now on."""
         self._last_order += 1
         self._sources[actor].order = self._last_order
-        self._line.send("start", {**ledger.order(), "order": self._last_order}, to=RoleId("actor", actor))
+        self._line.send("start", {**join_orders(ledgers), "order": self._last_order}, to=RoleId("actor", actor))
 
     def lost(self, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: it begins after the last trajectory that arrived whole."""
@@ -123,13 +138,15 @@ class FromActors(Intake):
         self._claim_of(actor)
         lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
         self._line.send("lost_env_steps", {"env_steps": lost})
-        ledger = self._keeper.ledger_after(actor, self._sources[actor].arrived)
-        if body["phase"] == "environment":
-            self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
-        for lane, times in self._quarantine.given_up(ledger.number).items():
-            if lane in ledger.lanes:
-                ledger.give_up(lane, times)
-        self.start(actor, ledger)
+        arrived = self._sources[actor].arrived
+        ledgers = [self._keeper.ledger_after(strand, arrived) for strand in self._lane_map.strands_of_actor(actor)]
+        for ledger in ledgers:
+            if body["phase"] == "environment" and int(body["where"]) in ledger.lanes:
+                self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
+            for lane, times in self._quarantine.given_up(ledger.number).items():
+                if lane in ledger.lanes:
+                    ledger.give_up(lane, times)
+        self._start(actor, ledgers)
 
     def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
         """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
@@ -184,7 +201,7 @@ class OneOfEach(FromActors):
 
     def batch(self) -> Batch:
         """In lane order."""
-        return [(actor, source.arrived[0]) for actor, source in self._sources.items()]
+        return [named(source.arrived[0]) for source in self._sources.values()]
 
     def release(self) -> None:
         """One slot of everybody."""

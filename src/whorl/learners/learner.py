@@ -21,13 +21,13 @@ from whorl.config.layers import to_plain
 from whorl.engines.contract import Clock, Group, RoleId, Wait
 from whorl.job import Job
 from whorl.learners.changes import changes_that_matter
-from whorl.learners.ledger import Ledger, cut_saved, join_saved
+from whorl.learners.ledger import Ledger, cut_saved, join_saved, make_ledgers, own
 from whorl.runs.metrics import EpisodeWindow, MetricMeans
 from whorl.trajectory.layout import cut_lanes, join_lanes
 from whorl.types import Array, Arrays, Field, Layout, leaves_of
 
 Batch = Sequence[tuple[int, Arrays]]
-"""What an update learns from: trajectories with the actor that each is of. Those of one actor are in their order."""
+"""What an update learns from: trajectories with the strand that each is of. Those of one strand are in their order."""
 
 MAX_COUNTED_STALENESS = 255
 """Staler experience is counted with this."""
@@ -100,10 +100,9 @@ class Learner:
         self.shards = job.lane_map.shards_of_learner(rank)
         self._clock = clock
         lane_map = job.lane_map
-        self.ledgers = {
-            actor: Ledger(lane_map.lanes_of_actor(actor), job.env, job.agent_spec)
-            for actor in lane_map.actors_of_learner(rank)
-        }
+        self.actors = lane_map.actors_of_learner(rank)
+        self.ledgers = make_ledgers(job, self.actors)
+        """Of each strand of its actors."""
         settings = learner_settings(job, shards=lane_map.shards, lanes=lane_map.batch_lanes, contiguous=in_order)
         self.learning = job.agent.learning(job.config.agent, job.env, settings)
         self.previous_weights = self.learning.weights().copy()
@@ -161,9 +160,9 @@ class Learner:
         width = self.job.lane_map.lanes_per_shard
         return {shard: cut_lanes(trajectory, i * width, (i + 1) * width) for i, shard in enumerate(self.shards)}
 
-    def drop(self, actor: int, trajectory: Arrays) -> None:
+    def drop(self, strand: int, trajectory: Arrays) -> None:
         """Leave a trajectory out. Its actor has gone on from it, and so does the ledger."""
-        self._dropped_here += self.ledgers[actor].accept(trajectory).env_steps
+        self._dropped_here += self.ledgers[strand].accept(trajectory).env_steps
 
     def staleness(self, trajectory: Arrays) -> int:
         """Updates since the oldest weights that it was collected with."""
@@ -178,10 +177,10 @@ class Learner:
         mine["env_steps"] += self._dropped_here
         mine["dropped"] += self._dropped_here
         self._dropped_here = 0
-        width = self.job.lane_map.envs_per_actor
+        width = self.job.lane_map.envs_per_strand
         column = self.rank * len(batch) * width
-        for actor, trajectory in batch:
-            ledger = self.ledgers[actor]
+        for strand, trajectory in batch:
+            ledger = self.ledgers[strand]
             accepted = ledger.accept(trajectory)
             count_staleness(self.updates, trajectory, accepted.env_steps, mine["staleness"])
             enriched.append(trajectory)
@@ -212,9 +211,9 @@ class Learner:
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
 
-    def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
-        """Where this actor's lanes will stand after the trajectories that are still waiting to be learnt."""
-        return self.ledgers[actor].after(arrived)
+    def ledger_after(self, strand: int, arrived: Iterable[Arrays]) -> Ledger:
+        """Where this strand's lanes will stand after those of the trajectories that are its own."""
+        return self.ledgers[strand].after(own(strand, arrived))
 
     def record(self) -> dict[str, Any]:
         """A line of metrics: the counts as they are, and means of what was measured since the last line. Staleness
@@ -256,8 +255,8 @@ class Learner:
         return digest.hexdigest()
 
     def saved_ledger(self) -> Arrays:
-        """The ledgers of this learner's actors, in lane order."""
-        return join_saved([self.ledgers[actor].save() for actor in sorted(self.ledgers)])
+        """The ledgers of this learner's strands, in lane order."""
+        return join_saved([self.ledgers[strand].save() for strand in sorted(self.ledgers)])
 
     def save(self, ledgers: list[Arrays]) -> tuple[dict[str, Arrays], dict[str, Any]]:
         """Copies of everything a resume needs: files of arrays, and counts. ``ledgers`` are all learners', in order."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from whorl.agents.contract import AgentSpec
 from whorl.envs.contract import LaneState
+from whorl.job import Job
 from whorl.trajectory.layout import env_steps_of
 from whorl.trajectory.orders import pack_lane_states, unpack_lane_states
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
@@ -41,7 +42,7 @@ class Accepted:
 
 
 class Ledger:
-    """The lanes of one actor."""
+    """The lanes of one strand."""
 
     def __init__(self, lanes: range, env: EnvSpec, agent: AgentSpec) -> None:
         self.lanes = lanes
@@ -199,6 +200,24 @@ def join_saved(saved: list[Arrays]) -> Arrays:
     """The saved ledgers of neighbouring lanes as one, so that a checkpoint does not depend on the number of actors."""
     joined = {name: np.concatenate([part[name] for part in saved]) for name in saved[0] if name not in _COMMON}
     return {**joined, "exact": np.array([all(part["exact"][0] for part in saved)])}
+
+
+def make_ledgers(job: Job, actors: Iterable[int]) -> dict[int, Ledger]:
+    """A ledger for each strand of some actors, by the number of the strand."""
+    lanes = job.lane_map
+    strands = [strand for actor in actors for strand in lanes.strands_of_actor(actor)]
+    return {strand: Ledger(lanes.lanes_of_strand(strand), job.env, job.agent_spec) for strand in strands}
+
+
+def own(strand: int, arrived: Iterable[Arrays]) -> list[Arrays]:
+    """Those of the trajectories that are of a strand."""
+    return [trajectory for trajectory in arrived if int(trajectory["strand"][0]) == strand]
+
+
+def join_orders(ledgers: list[Ledger]) -> Arrays:
+    """The start order of an actor: those of its strands as one."""
+    orders = [ledger.order() for ledger in ledgers]
+    return {name: np.concatenate([order[name] for order in orders]) for name in orders[0]}
 
 
 def cut_saved(saved: Arrays, lanes: range) -> Arrays:

@@ -1,4 +1,9 @@
-"""Who has which lanes: the run's environments cut over actors, learners and shards, always in contiguous ranges."""
+"""Who has which lanes: the run's environments cut over actors, strands, learners and shards, always in contiguous
+ranges.
+
+A *strand* is a number of lanes that move on together: a trajectory is of one strand. An actor has one, unless its
+environments are slow and nobody waits for the slowest: then each has its own (see ``strand_width``).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,17 @@ from whorl.errors import ConfigError
 MOST_ACTORS = 2**16
 MOST_LANES = 2**20
 """More than any machine runs; without a bound a slip of the keyboard would eat the memory before it is refused."""
+MOST_STRANDS = 32
+"""Of one actor: each needs slots of its channel."""
+
+
+def strand_width(envs_per_actor: int) -> int:
+    """Lanes of a strand where each should move on alone: one, or the fewest that leave an actor few enough strands."""
+    return next(
+        width
+        for width in range(1, envs_per_actor + 1)
+        if envs_per_actor % width == 0 and envs_per_actor // width <= MOST_STRANDS
+    )
 
 
 @dataclass(frozen=True)
@@ -25,14 +41,16 @@ class LaneMap:
     shards: int
     trajectories: int
     """That each learner takes for an update."""
+    envs_per_strand: int
 
     @classmethod
-    def from_resources(cls, resources: Resources, trajectories: int = 0) -> LaneMap:
+    def from_resources(cls, resources: Resources, trajectories: int = 0, envs_per_strand: int = 0) -> LaneMap:
         """Refuses numbers that do not divide, and names the nearest that do. An update takes this many trajectories,
-        over all learners; 0: as many as there are actors."""
+        over all learners; 0: as many as there are strands. A strand of 0 environments: all of an actor's."""
         shards = resources.shards or resources.learners
-        trajectories = trajectories or resources.actors
-        lanes = trajectories * resources.envs_per_actor
+        width = envs_per_strand or resources.envs_per_actor
+        trajectories = trajectories or resources.actors * resources.envs_per_actor // width
+        lanes = trajectories * width
         for what, count, most in (("actors", resources.actors, MOST_ACTORS), ("environments", lanes, MOST_LANES)):
             if count > most:
                 raise ConfigError(f"{count} {what} are more than any machine runs: use at most {most}")
@@ -57,7 +75,7 @@ class LaneMap:
                 f"use a number of environments that {shards} divides, such as {_next_multiple(lanes, shards)}"
             )
         each = trajectories // resources.learners
-        return cls(resources.actors, resources.envs_per_actor, resources.learners, shards, each)
+        return cls(resources.actors, resources.envs_per_actor, resources.learners, shards, each, width)
 
     @property
     def lanes(self) -> int:
@@ -67,11 +85,23 @@ class LaneMap:
     @property
     def batch_lanes(self) -> int:
         """Columns of a batch: the lanes of all its trajectories, side by side."""
-        return self.learners * self.trajectories * self.envs_per_actor
+        return self.learners * self.trajectories * self.envs_per_strand
 
     def lanes_of_actor(self, actor: int) -> range:
         """The lanes an actor steps."""
         return range(actor * self.envs_per_actor, (actor + 1) * self.envs_per_actor)
+
+    @property
+    def strands_per_actor(self) -> int:
+        return self.envs_per_actor // self.envs_per_strand
+
+    def strands_of_actor(self, actor: int) -> range:
+        """The strands an actor has."""
+        return range(actor * self.strands_per_actor, (actor + 1) * self.strands_per_actor)
+
+    def lanes_of_strand(self, strand: int) -> range:
+        """The lanes that move on together."""
+        return range(strand * self.envs_per_strand, (strand + 1) * self.envs_per_strand)
 
     def actors_of_learner(self, learner: int) -> range:
         """The actors whose trajectories go to this learner."""
@@ -81,6 +111,12 @@ class LaneMap:
     def learner_of_actor(self, actor: int) -> int:
         """The inverse of ``actors_of_learner``."""
         return actor // (self.actors // self.learners)
+
+    def acting(self, count: int) -> list[int]:
+        """The actors that act when so many do: evenly many of each learner's, as far as that goes."""
+        each = self.actors // self.learners
+        by_turns = [learner * each + place for place in range(each) for learner in range(self.learners)]
+        return by_turns[:count]
 
     def shards_of_learner(self, learner: int) -> range:
         """The shards this learner contributes."""

@@ -1,6 +1,7 @@
 """How a trajectory lies in its buffer: T rows of B lanes, one row more for bootstrapping, and where each lane ended.
 
-number          [1]            which trajectory of its actor this is
+strand          [1]            whose trajectory this is: that of some lanes of an actor which move on together
+number          [1]            which trajectory of its strand this is
 incarnation     [1]            of the actor that collected it
 order           [1]            which of the learner's start orders that actor followed
 version         [T]            the weights' version each row was acted with
@@ -25,11 +26,12 @@ from whorl.types import Arrays, EnvSpec, Field, Layout
 def trajectory_layout(
     env: EnvSpec, *, rows: int, tail_rows: int, lanes: int, fields: Sequence[Field], state: Sequence[Field]
 ) -> Layout:
-    """The layout of one actor's trajectory. ``fields`` and ``state`` are the agent's, per lane."""
+    """The layout of one strand's trajectory. ``fields`` and ``state`` are the agent's, per lane."""
     all_rows = rows + tail_rows
     snapshot_bytes = SNAPSHOT_BYTES if env.restore == "snapshot" else 0
     return Layout(
         (
+            Field("strand", (1,), "int64"),
             Field("number", (1,), "int64"),
             Field("incarnation", (1,), "int64"),
             Field("order", (1,), "int64"),
@@ -52,7 +54,7 @@ def trajectory_layout(
     )
 
 
-PER_TRAJECTORY = frozenset({"number", "incarnation", "order", "version", "end/exact"})
+PER_TRAJECTORY = frozenset({"strand", "number", "incarnation", "order", "version", "end/exact"})
 """Fields that hold one value for all lanes."""
 
 

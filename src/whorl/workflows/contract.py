@@ -35,6 +35,8 @@ class Workflow:
     """Every update learns from one trajectory of each actor: the one that follows the last."""
     has_schedule: bool = False
     """Which trajectories an update learnt from can be recorded, and a run repeated by it."""
+    has_strands: bool = False
+    """Slow environments of an actor may have trajectories of their own, so that none waits for another."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
     settings: tuple[str, ...] = ("trajectories_per_update", "max_staleness")

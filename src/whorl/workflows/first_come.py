@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from whorl.actors.actor import Actor
+from whorl.config.actors_schedule import fewest_actors
 from whorl.engines.contract import Board, Channel, Group, Plan, Role, RoleGenerator, Wait
+from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.learners.desk import Desk
 from whorl.learners.first_come import FirstCome, Scheduled
@@ -24,9 +26,24 @@ from whorl.learners.schedule import Schedule, check_schedule
 from whorl.workflows.contract import Workflow
 from whorl.workflows.wiring import actors_to_learners
 
-SLOTS = 3
-"""Of each actor: one that is filled, one that waits for its batch to be complete, one that is learnt from."""
+MOST_SLOTS = 128
+"""Of one channel, on any engine."""
 _NEVER = 2**62
+
+
+def slots(job: Job) -> int:
+    """Of each actor, for each of its strands: one that is filled, one that waits for its batch to be complete, one that
+    is learnt from. Where few actors fill a large batch, as many as the batch has of each, and one to go on with."""
+    lanes, resources = job.lane_map, job.config.resources
+    fewest = fewest_actors(resources) if resources.actors_schedule else max(1, lanes.actors // 4)
+    share = -(-lanes.trajectories // max(1, fewest // lanes.learners))
+    needed = max(3 * lanes.strands_per_actor, share + 1)
+    if needed > MOST_SLOTS:
+        raise ConfigError(
+            f"an update takes {lanes.trajectories} trajectories of each learner's actors, and {fewest} actors have "
+            f"room for fewer: use more actors, or workflow.trajectories_per_update={fewest * (MOST_SLOTS - 1) // 2}"
+        )
+    return needed
 
 
 def run_actor(
@@ -37,8 +54,10 @@ def run_actor(
     with Actor(job, role, weights.layout, commands, answers) as actor:
         number = yield from actor.begin()
         yield from weights.wait_for(0)
+        if actor.has_strands:
+            yield from actor.stream(out, weights)
         schedule = Schedule(job) if job.config.run.replay_schedule else None
-        while True:
+        while actor.stays():
             trajectory = yield from out.reserve()
             if schedule is None:
                 version = weights.read(actor.weights)
@@ -73,7 +92,7 @@ def plan(job: Job) -> Plan:
     """Actors, learners, and room for the actors to go on."""
     if job.config.run.replay_schedule:
         check_schedule(job)
-    return actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", SLOTS)
+    return actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", slots(job))
 
 
 ASYNC = Workflow(
@@ -84,4 +103,5 @@ ASYNC = Workflow(
     exact=False,
     in_order=False,
     has_schedule=True,
+    has_strands=True,
 )

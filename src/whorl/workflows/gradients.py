@@ -40,7 +40,7 @@ def run_actor(
     with Actor(job, role, weights.layout, commands, answers) as actor:
         number = yield from actor.begin()
         yield from weights.wait_for(0)
-        while True:
+        while actor.stays():
             digest = yield from out.reserve()
             version = weights.read(actor.weights)
             yield from actor.fill(trajectory, version, number)

@@ -9,7 +9,6 @@ from whorl.engines.contract import RoleGenerator, Wait
 from whorl.engines.waits import BREATH
 from whorl.learners.intake import Intake
 from whorl.learners.learner import Batch, Learner
-from whorl.learners.ledger import Ledger
 from whorl.types import Layout
 
 
@@ -25,9 +24,9 @@ class OwnLanes(Intake):
         self._is_full = False
         self._wait = BREATH
 
-    def start(self, actor: int, ledger: Ledger) -> None:
+    def start(self) -> None:
         """Collect from where the ledger says."""
-        del actor
+        ledger = self._learner.ledgers[self._index]
         self._collecting = self._collect({**ledger.order(), "order": 0})
 
     def _collect(self, order: dict[str, Any]) -> RoleGenerator:

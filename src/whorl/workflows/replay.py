@@ -30,12 +30,12 @@ from whorl.learners.replay.learner import ReplayLearner
 from whorl.learners.replay.news import news_tally_layout
 from whorl.learners.replay.rations import BatchForm, Rations, least_rows, priorities_layout
 from whorl.learners.replay.store import actors_of_store
-from whorl.types import Field, Layout
+from whorl.types import Arrays, Field, Layout
 from whorl.workflows.contract import Workflow
 from whorl.workflows.wiring import actor_ids, actors_to_learners, layout_of_trajectories, learner_ids
 
 TRAJECTORY_SLOTS = 3
-"""Of each actor: one that is filled, and two that wait for their replay's pace."""
+"""Of each strand of an actor: one that is filled, and two that wait for their replay's pace."""
 PRIORITY_SLOTS = 2
 ACTORS_PER_SHARD = 8
 
@@ -49,19 +49,24 @@ def run_actor(
     scores = job.agent.postprocess(job.config.agent, job.env) if spec.priority_rows and job.agent.postprocess else None
     with Actor(job, role, weights.layout, commands, answers) as actor:
         powers = ladder_powers(lanes.lanes_of_actor(role.id.index), lanes.lanes, job.config.workflow.exploration_ladder)
-        ladder = Ladder(actor.weight_views, spec.exploration, powers) if spec.exploration else None
-        number = yield from actor.begin()
-        yield from weights.wait_for(0)
-        while True:
-            trajectory = yield from out.reserve()
-            version = weights.read(actor.weights)
-            if ladder is not None:
-                ladder.spread()
-            yield from actor.fill(trajectory, version, number)
+        if spec.exploration:
+            actor.on_weights = Ladder(actor.weight_views, spec.exploration, powers).spread
+
+        def finish(trajectory: Arrays) -> None:
             if scores is not None:
                 role.clock.enter("inference")
                 trajectory["priority"][:] = scores(actor.weight_views, trajectory)
                 role.clock.enter("transfer")
+
+        number = yield from actor.begin()
+        yield from weights.wait_for(0)
+        if actor.has_strands:
+            yield from actor.stream(out, weights, finish)
+        while actor.stays():
+            trajectory = yield from out.reserve()
+            version = actor.read(weights)
+            yield from actor.fill(trajectory, version, number)
+            finish(trajectory)
             out.commit()
             number += 1
 
@@ -83,14 +88,15 @@ def run_learner(
 
 def plan(job: Job) -> Plan:
     """As between actors and learners, with the replays between them."""
-    whole = actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", TRAJECTORY_SLOTS)
+    slots = TRAJECTORY_SLOTS * job.lane_map.strands_per_actor
+    whole = actors_to_learners(job, f"{__name__}:run_actor", f"{__name__}:run_learner", slots)
     agent, learners, actors = job.agent_spec, learner_ids(job), actor_ids(job)
     stores = tuple(RoleId("replay", index) for index in range(job.config.workflow.replay_shards))
     store_of = {actors[i]: store for store in stores for i in actors_of_store(job, store.index)}
     prioritised = agent.priority_rows > 0
     pairs = [(store, learner) for store in stores for learner in learners]
-    batch, errors, slots = BatchForm(job).layout, priorities_layout(job), 2 * Rations.of(job).batches
-    trajectory = _with_priorities(layout_of_trajectories(job), agent, job.lane_map.envs_per_actor)
+    batch, errors, waiting = BatchForm(job).layout, priorities_layout(job), 2 * Rations.of(job).batches
+    trajectory = _with_priorities(layout_of_trajectories(job), agent, job.lane_map.envs_per_strand)
     board = agent.parameters if prioritised and agent.parameters is not None else agent.weights
     return replace(
         whole,
@@ -105,7 +111,7 @@ def plan(job: Job) -> Plan:
                 else spec
                 for spec in whole.channels
             ),
-            *(ChannelSpec(_batches(store, to), batch, slots, store, (to,)) for store, to in pairs),
+            *(ChannelSpec(_batches(store, to), batch, waiting, store, (to,)) for store, to in pairs),
             *(
                 ChannelSpec(_back(by, store), errors, PRIORITY_SLOTS, by, (store,))
                 for store, by in pairs
@@ -200,6 +206,7 @@ REPLAY = Workflow(
     staleness="any",
     exact=False,
     in_order=False,
+    has_strands=True,
     settings=("replay_shards", "samples_per_insert", "exploration_ladder"),
     settle=settle,
     check=check,

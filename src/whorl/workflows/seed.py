@@ -30,7 +30,9 @@ def run_actor(
     job = Job.from_plain(role.job)
     with Actor(job, role, None, commands, answers, inference=(requests, replies)) as actor:
         number = yield from actor.begin()
-        while True:
+        if actor.has_strands:
+            yield from actor.stream(out, None)
+        while actor.stays():
             trajectory = yield from out.reserve()
             yield from actor.fill(trajectory, 0, number)
             out.commit()
@@ -40,7 +42,7 @@ def run_actor(
 def plan(job: Job) -> Plan:
     """As in ``async``, but the weights are shown to the server, and actors are wired to it."""
     learn = f"{first_come.__name__}:run_learner"
-    whole = actors_to_learners(job, f"{__name__}:run_actor", learn, first_come.SLOTS)
+    whole = actors_to_learners(job, f"{__name__}:run_actor", learn, first_come.slots(job))
     actors = actor_ids(job)
     names = {kind: tuple(f"{kind}/{actor.index}" for actor in actors) for kind in ("requests", "replies")}
     server = RoleSpec(
@@ -78,4 +80,5 @@ SEED = Workflow(
     staleness="correctable",
     exact=False,
     in_order=False,
+    has_strands=True,
 )

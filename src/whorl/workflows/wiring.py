@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from whorl.config.actors_schedule import actors_at
 from whorl.engines.contract import BoardSpec, ChannelSpec, GroupSpec, Plan, RoleId, RoleSpec
 from whorl.envs.hosted import host_layouts
 from whorl.job import Job
@@ -27,7 +30,7 @@ def layout_of_trajectories(job: Job) -> Layout:
         job.env,
         rows=agent.rows,
         tail_rows=agent.tail_rows,
-        lanes=job.lane_map.envs_per_actor,
+        lanes=job.lane_map.envs_per_strand,
         fields=agent.fields,
         state=agent.state,
     )
@@ -43,6 +46,7 @@ def actors_to_learners(job: Job, run_actor: str, run_learner: str, slots: int) -
            +---------- weights (Board) -------+ learner 0
     """
     lanes, agent, learners, actors = job.lane_map, job.agent_spec, learner_ids(job), actor_ids(job)
+    acting = lanes.acting(actors_at(job.config.resources, 0))
     roles = [
         RoleSpec(
             learner,
@@ -76,10 +80,11 @@ def actors_to_learners(job: Job, run_actor: str, run_learner: str, slots: int) -
                 },
                 notify=(learners[lanes.learner_of_actor(actor.index)],),
                 torch=agent.acting == "torch",
+                parked=actor.index not in acting,
             )
         )
         hosts, wires = environments_of(job, actor)
-        roles += hosts
+        roles += (replace(host, parked=actor.index not in acting) for host in hosts)
         channels += wires
     return Plan(
         roles=tuple(roles),

@@ -12,7 +12,6 @@ from whorl.engines.contract import Channel, Role, RoleId, Wait
 from whorl.engines.waits import names_of
 from whorl.learners.intake import Intake
 from whorl.learners.learner import Batch
-from whorl.learners.ledger import Ledger
 from whorl.learners.replay.rations import BatchForm
 from whorl.replay.memory import Drawn
 from whorl.types import Array, Arrays
@@ -71,7 +70,7 @@ class FromReplays(Intake):
         stores = tuple(RoleId("replay", index) for index in range(len(channels)))
         self._wait = Wait(tuple(channel.readable for channel in channels), f"batches of {names_of(stores)}", stores)
 
-    def start(self, actor: int, ledger: Ledger) -> None:
+    def start(self) -> None:
         """Actors are the replays' business."""
 
     def lost(self, body: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from whorl.engines.contract import Board, Channel, Role, RoleGenerator, RoleId, 
 from whorl.engines.faults import fault_hook
 from whorl.engines.waits import names_of
 from whorl.job import Job
-from whorl.learners.intake import FromActors
+from whorl.learners.intake import FromActors, named
 from whorl.learners.learner import Batch
 from whorl.learners.pieces import Pieces
 from whorl.learners.replay.store import Store
@@ -33,7 +33,7 @@ class Arrivals(FromActors):
         """One trajectory, of each actor in turn."""
         actor = self._next()
         assert actor is not None
-        return [(actor, self._sources[actor].arrived[0])]
+        return [named(self._sources[actor].arrived[0])]
 
     def release(self) -> None:
         """It was taken in."""
@@ -83,8 +83,7 @@ class Replay:
             path, mine = Path(message.body["checkpoint"]), (f"{STORED}{self._role.id.index}-", "ledger.")
             checkpoint = load(path, lambda name: name.startswith(mine))
             self._pieces.loaded(self._store.load(checkpoint.arrays), path)
-        for actor, ledger in self._store.ledgers.items():
-            self._arrivals.start(actor, ledger)
+        self._arrivals.start()
 
     def work(self) -> RoleGenerator:
         """For ever. Between two waits everything is done that can be."""
@@ -123,8 +122,8 @@ class Replay:
     def _take_trajectory(self) -> bool:
         if not (self._arrivals.claim() and self._store.may_insert):
             return False
-        for actor, trajectory in self._arrivals.batch():
-            self._store.insert(actor, trajectory, self._weights.version)
+        for strand, trajectory in self._arrivals.batch():
+            self._store.insert(strand, trajectory, self._weights.version)
         self._arrivals.release()
         self._inserted += 1
         if self._strike is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from whorl.errors import CheckpointError
 from whorl.job import Job
 from whorl.learners.learner import count_staleness
-from whorl.learners.ledger import Ledger, cut_saved, join_saved
+from whorl.learners.ledger import Ledger, cut_saved, join_saved, make_ledgers, own
 from whorl.learners.replay.news import News
 from whorl.learners.replay.pace import Pace
 from whorl.learners.replay.rations import BatchForm, Rations, make_memory, samples_per_insert
@@ -38,14 +38,12 @@ class Store:
     def __init__(self, job: Job, index: int, learners: int) -> None:
         agent, stores = job.config.agent, job.config.workflow.replay_shards
         rations = Rations.of(job)
-        self._job, self._index, self._stores = job, index, stores
+        self.job, self._index, self._stores = job, index, stores
         self._form = BatchForm(job)
         self._draws = rations.draws
         self._memory: Memory[Any] = make_memory(job, agent.replay.capacity // stores)
-        self.ledgers = {
-            actor: Ledger(job.lane_map.lanes_of_actor(actor), job.env, job.agent_spec)
-            for actor in actors_of_store(job, index)
-        }
+        self.actors = actors_of_store(job, index)
+        self.ledgers = make_ledgers(job, self.actors)
         self._pace = Pace(samples_per_insert(job), -(-agent.learning_starts // stores), rations.draws)
         self._drawn_before = np.full(self._memory.capacity, -1, np.int64)
         """By place: the generation that was last drawn."""
@@ -54,9 +52,9 @@ class Store:
         """News of the batches that each learner may not have learnt from yet, oldest first."""
         self._generator = generator(job.config.run.seed, index, 0, _DRAWING)
 
-    def ledger_after(self, actor: int, arrived: Iterable[Arrays]) -> Ledger:
-        """Where this actor's lanes will stand after trajectories that are not taken in yet."""
-        return self.ledgers[actor].after(arrived)
+    def ledger_after(self, strand: int, arrived: Iterable[Arrays]) -> Ledger:
+        """Where this strand's lanes will stand after those of the trajectories that are its own."""
+        return self.ledgers[strand].after(own(strand, arrived))
 
     @property
     def may_insert(self) -> bool:
@@ -68,13 +66,13 @@ class Store:
         """A batch may be handed out."""
         return self._pace.may_draw and len(self._memory) > 0
 
-    def insert(self, actor: int, trajectory: Arrays, updates: int) -> None:
+    def insert(self, strand: int, trajectory: Arrays, updates: int) -> None:
         """Take a trajectory in; ``updates`` were made so far."""
-        accepted = self.ledgers[actor].accept(trajectory)
+        accepted = self.ledgers[strand].accept(trajectory)
         counts = self._news.counts
         counts["env_steps"] += accepted.env_steps
         counts["faults"] += accepted.faults
-        counts["inexact"] += not self.ledgers[actor].exact
+        counts["inexact"] += not self.ledgers[strand].exact
         self._news.ended(accepted.episodes)
         count_staleness(max(updates, 0), trajectory, accepted.env_steps, self._news.staleness)
         rows = dict(trajectory)
@@ -152,7 +150,7 @@ class Store:
             ledger.load(cut_saved(dict(arrays["ledger"]), ledger.lanes))
         self._pace.inserted, self._pace.drawn = int(state["inserted"]), int(state["drawn"])
         self._news = News.read(state)
-        self._generator = generator(self._job.config.run.seed, self._index, self._pace.drawn, _DRAWING)
+        self._generator = generator(self.job.config.run.seed, self._index, self._pace.drawn, _DRAWING)
         return mine
 
 
