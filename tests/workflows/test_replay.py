@@ -16,6 +16,8 @@ import pytest
 import whorl
 from whorl.engines.contract import RoleId
 from whorl.errors import ConfigError
+from whorl.ops.keys import reset_seed
+from whorl.runs.checkpoint import load_latest
 from whorl.runs.result import Result
 from whorl.trainer import resume_training
 
@@ -191,6 +193,34 @@ def test_a_signal_saves_and_the_run_goes_on(tmp_path: Path) -> None:
     assert preempted.status == "preempted"
     assert preempted.transitions.balanced
     assert resume_training(tmp_path / "run", console=False, steps=preempted.env_steps + 200) == 0
+
+
+@pytest.mark.parametrize("engine", ["inline", "local"])
+def test_actors_come_and_go(tmp_path: Path, engine: str) -> None:
+    """Also all of a replay's: what it holds is learnt from as far as its pace allows."""
+    result = train(
+        tmp_path, actors=4, engine=engine, actors_schedule="0:3,500:1,800:4", more={"workflow.replay_shards": 2}
+    )
+    assert result.transitions.lost == 0
+    assert result.restarts["actor"] == 0
+
+
+def test_a_slow_environment_holds_up_nobody(tmp_path: Path) -> None:
+    """Each lane has trajectories and an epsilon of its own, and says how surprising they were."""
+    slow = {"env.kwargs.slow_seeds": [reset_seed(3, 1, 0)], "env.hosting": "process", "agent.rows": 4}
+    run = whorl.train(
+        "dqn",
+        "uneven_env:Uneven-v0",
+        run_dir=tmp_path / "run",
+        set=settings_of("dqn", {**slow, "agent.learning_starts": 50}),
+        **{**KEYWORDS, "actors": 1, "envs_per_actor": 4, "steps": 400, "seed": 3},
+    )
+    assert run.status == "completed"
+    assert run.result.transitions.balanced
+    checkpoint = load_latest(tmp_path / "run" / "checkpoints")
+    assert checkpoint is not None
+    slowest, *others = sorted(checkpoint.arrays["ledger"]["number"].tolist())
+    assert min(others) > 3 * slowest
 
 
 def test_apex_is_a_name_for_it(tmp_path: Path) -> None:
