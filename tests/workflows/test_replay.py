@@ -106,7 +106,7 @@ def test_a_slow_learner_holds_the_actors_back_and_slow_actors_the_learner(tmp_pa
     assert run.result.transitions.balanced
     assert run.result.updates <= (run.result.env_steps - 200) / (8 * 4) + 1
     assert run.result.resources["replay"]["cpu_share"] < 0.5
-    result = train(tmp_path, more={"agent.gradient_steps": 64, "workflow.samples_per_insert": None})
+    result = train(tmp_path, more={"agent.gradient_steps": 16})
     assert result.transitions.in_flight < 600
 
 
