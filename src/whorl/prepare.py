@@ -37,7 +37,8 @@ def prepare(config: Config) -> Job:
     workflow.check(config, agent_spec)
     _check_settings(config, workflow)
     tolerance = ("strict", "correctable", "any")
-    if tolerance.index(agent_spec.staleness) < tolerance.index(workflow.staleness):
+    bears = tolerance.index(agent_spec.staleness) >= tolerance.index(workflow.staleness)
+    if not bears and not config.workflow.accept_stale:
         correct = "--set agent.vtrace=true to correct for it, or " if hasattr(config.agent, "vtrace") else ""
         raise ConfigError(
             f"{config.agent_name} learns from fresh data only, and {workflow.name} brings stale data: "
@@ -48,10 +49,13 @@ def prepare(config: Config) -> Job:
             f"agent.burn_in = {agent_spec.lead_rows}: in {workflow.name} a sequence lies within one trajectory: its "
             f"burn-in must be shorter than agent.rows = {agent_spec.rows}"
         )
-    if workflow.in_order and (config.workflow.trajectories_per_update or config.workflow.max_staleness is not None):
+    pace = config.workflow
+    if workflow.in_order and (
+        pace.trajectories_per_update or pace.max_staleness is not None or pace.publish_every > 1 or pace.accept_stale
+    ):
         raise ConfigError(
             f"{workflow.name} always learns from one trajectory of each actor, none of them too stale: leave out "
-            "workflow.trajectories_per_update and workflow.max_staleness, or use --workflow async"
+            "workflow.trajectories_per_update, max_staleness, publish_every and accept_stale, or use --workflow async"
         )
     _check_schedule(config, workflow)
     _check_replay(config, agent_spec)

@@ -8,7 +8,7 @@ TRAIN = ("train", "ppo", "CartPole-v1")
 
 BAD_INPUT = [
     (("trian",), "there is no command 'trian'; did you mean train?"),
-    (("zzz",), "there are train, resume, eval"),
+    (("zzz",), "there are train, resume, resize, eval"),
     (("--versoin",), "unknown option --versoin; did you mean --version?"),
     (("--quite", "train"), "unknown option --quite; did you mean --quiet?"),
     (("train",), "arguments are required: AGENT | FILE.toml"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -292,3 +293,19 @@ def close_politely(role: Role) -> RoleGenerator:
     finally:
         role.line.send("closing")
         Path(role.job["witness"]).write_text("closed\n")
+
+
+def until_told(role: Role) -> RoleGenerator:
+    """Count a step, say so, and wait for leave to end."""
+    role.clock.count(1)
+    role.line.send("up", {"incarnation": role.incarnation})
+    yield from role.line.expect("leave")
+
+
+def watch(role: Role) -> RoleGenerator:
+    """Pass on what is heard of others. Wakes up now and then: a thread in which nobody ever can is stalled."""
+    while True:
+        with contextlib.suppress(StalledError):
+            yield Wait((role.line.readable,), "news", timeout_s=0.05)
+        while (message := role.line.try_receive()) is not None:
+            role.line.send("heard", message.body)

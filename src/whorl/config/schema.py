@@ -64,6 +64,11 @@ class WorkflowConfig:
     exploration_ladder: Annotated[float, AtLeast(0)] = 7.0
     """``replay``: lane i of N explores with the agent's epsilon to the power of 1 + i * this / (N - 1), so that some
     explore and others do nearly their best. 0: all the same. For agents with an epsilon."""
+    publish_every: Annotated[int, AtLeast(1)] = 1
+    """Updates between two versions of the weights that actors are shown. More than 1 spares transfers of large weights,
+    or forces staleness, to see what an agent bears."""
+    accept_stale: bool = False
+    """Have an agent that learns from fresh data only run on stale data all the same, uncorrected: for comparisons."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Workflow:
     """Slow environments of an actor may have trajectories of their own, so that none waits for another."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
-    settings: tuple[str, ...] = ("trajectories_per_update", "max_staleness")
+    settings: tuple[str, ...] = ("trajectories_per_update", "max_staleness", "publish_every", "accept_stale")
     """Settings below ``workflow.`` that mean something in it; others are refused."""
     settle: Callable[[Config], Config] = _as_it_is
     """Fill in settings that follow from the workflow, and refuse (``ConfigError``) those it cannot run with."""
