@@ -27,9 +27,6 @@ from whorl.types import EnvSpec
 from whorl.workflows.contract import Workflow
 from whorl.workflows.registry import get_workflow
 
-EVERY_WORKFLOWS = ("name", "trajectories_per_update", "max_staleness", "publish_every", "accept_stale")
-"""Settings of all workflows, or refused with more to say than that they mean nothing."""
-
 
 def prepare(config: Config) -> Job:
     """The job of a config, with the engine chosen where the user left it open. Touches no file."""
@@ -39,6 +36,8 @@ def prepare(config: Config) -> Job:
     LaneMap.from_resources(config.resources, config.workflow.trajectories_per_update)
     probe = _look_at(config)
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
+    workflow.check(config, agent_spec)
+    _check_settings(config, workflow)
     tolerance = ("strict", "correctable", "any")
     bears = tolerance.index(agent_spec.staleness) >= tolerance.index(workflow.staleness)
     if not bears and not config.workflow.accept_stale:
@@ -60,8 +59,6 @@ def prepare(config: Config) -> Job:
             f"{workflow.name} always learns from one trajectory of each actor, none of them too stale: leave out "
             "workflow.trajectories_per_update, max_staleness, publish_every and accept_stale, or use --workflow async"
         )
-    _check_settings(config.workflow, workflow)
-    workflow.check(config, agent_spec)
     _check_schedule(config, workflow)
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
@@ -98,12 +95,14 @@ def check_machine(config: Config) -> None:
         raise ConfigError(f"resources.device: there is no {device}, PyTorch sees {found} here; use --device cpu")
 
 
-def _check_settings(config: WorkflowConfig, workflow: Workflow) -> None:
-    """Settings of other workflows would be without effect."""
+def _check_settings(config: Config, workflow: Workflow) -> None:
+    """A setting that means nothing here was meant for another workflow."""
     for field in fields(WorkflowConfig):
-        takes_it = field.name in (*EVERY_WORKFLOWS, *workflow.settings)
-        if not takes_it and getattr(config, field.name) != field.default:
-            raise ConfigError(f"workflow.{field.name} means nothing in {workflow.name}: leave it out")
+        changed = getattr(config.workflow, field.name) != field.default
+        if changed and field.name != "name" and field.name not in workflow.settings:
+            raise ConfigError(
+                f"workflow.{field.name} means nothing in {workflow.name}: leave it out, or use a --workflow that has it"
+            )
 
 
 def _check_schedule(config: Config, workflow: Workflow) -> None:

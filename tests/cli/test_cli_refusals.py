@@ -14,7 +14,7 @@ BAD_INPUT = [
     (("train",), "arguments are required: AGENT | FILE.toml"),
     (("train", "ppo"), "which environment? Try: whorl train ppo CartPole-v1"),
     (("train", "pp0", "CartPole-v1"), "there is no agent 'pp0'; did you mean ppo?"),
-    (("train", "zzz", "CartPole-v1"), "there is no agent 'zzz'; there are a2c, a3c, ddppo, ppo"),
+    (("train", "zzz", "CartPole-v1"), "there is no agent 'zzz'; there are a2c, a3c, apex, ddppo, ppo"),
     (("train", "ppo", ""), "env.id: empty"),
     ((*TRAIN, "more"), "unexpected argument 'more'"),
     ((*TRAIN, "--actor", "4"), "unknown option --actor; did you mean --actors?"),

@@ -18,6 +18,7 @@ JOBS: dict[str, tuple[str, dict[str, Any]]] = {
     "seed": ("impala", {"workflow": "seed", "actors": 2, "envs_per_actor": 8, "steps": 600_000}),
     "allreduce": ("ddppo", {"learners": 2, "envs_per_actor": 8}),
     "gradients": ("a3c", {}),
+    "replay": ("apex", {}),
 }
 
 pytestmark = pytest.mark.timeout(900)  # half a minute on an idle machine

@@ -43,7 +43,10 @@ class Actor:
         layout = layout or Layout(())
         self.weights = layout.allocate()
         """The flat weights acted with; a workflow reads the version it wants into it."""
-        self._weight_views = layout.views(self.weights)
+        self.weight_views = layout.views(self.weights)
+        """The same by name, as the policy is given them."""
+        self.on_weights: Callable[[], None] | None = None
+        """Called when new weights were read: a workflow may put another array in the place of one."""
         seed = job.config.run.seed
         if commands:
             channels = list(zip(commands, answers, strict=True))
@@ -98,15 +101,22 @@ class Actor:
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory of all lanes with the weights as they are."""
-        yield from self._collector.fill(trajectory, self._weight_views, version, number)
+        yield from self._collector.fill(trajectory, self.weight_views, version, number)
         self._stamps.stamp(trajectory)
         self._sign(trajectory, self._role.id.index)
 
+    def read(self, weights: Board) -> int:
+        """Take over the newest weights; returns their version."""
+        version = weights.read(self.weights)
+        if self.on_weights is not None:
+            self.on_weights()
+        return version
+
     def stream(
-        self, out: Channel, weights: Board | None, before_hand_over: Callable[[Arrays], None] | None = None
+        self, out: Channel, weights: Board | None, finish: Callable[[Arrays], None] | None = None
     ) -> RoleGenerator:
         """Trajectory after trajectory of every strand, in the order they get full, each row with the newest weights;
-        until it leaves."""
+        until it leaves. ``finish`` has the last word on each."""
         collector, lane_map = self._collector, self._job.lane_map
         assert isinstance(collector, ApartCollector), "only lanes in processes of their own have strands of their own"
         mine, width = lane_map.strands_of_actor(self._role.id.index), lane_map.envs_per_strand
@@ -115,8 +125,8 @@ class Actor:
         def newest() -> tuple[Arrays, int]:
             nonlocal version
             if weights is not None and weights.version != version:
-                version = weights.read(self.weights)
-            return self._weight_views, version
+                version = self.read(weights)
+            return self.weight_views, version
 
         def fill_next(place: int, trajectory: Arrays) -> None:
             self._sign(trajectory, mine[place])
@@ -133,8 +143,8 @@ class Actor:
                 slot = yield from out.reserve()
                 for name, array in slot.items():
                     array[...] = full[name]
-                if before_hand_over is not None:
-                    before_hand_over(slot)
+                if finish is not None:
+                    finish(slot)
                 out.commit()
                 if self.stays():
                     fill_next(place, full)

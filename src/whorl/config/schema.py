@@ -1,6 +1,7 @@
 """Every setting of a run, as frozen dataclasses. A field's docstring is its help and its reference page.
 
-The layers, later over earlier: defaults here, the preset for (agent, environment), a TOML file, flags, ``--set``.
+The layers, later over earlier: defaults here, what an alias means, the preset for (agent, environment), a TOML file,
+flags, ``--set``.
 The resolved ``Config`` is written to the run directory and reproduces the run.
 """
 
@@ -46,14 +47,23 @@ class WorkflowConfig:
     """Who acts, who learns, and who waits for whom."""
 
     name: str = ""
-    """``sync``, ``overlap``, ``async``, ``window``, ``queue``, ``seed``, ``allreduce``, ``gradients``, or one of
-    another package: its name, or ``module:NAME``. Empty: the agent's default."""
+    """``sync``, ``overlap``, ``async``, ``window``, ``queue``, ``seed``, ``replay``, ``allreduce``, ``gradients``, or
+    one of another package: its name, or ``module:NAME``. Empty: the agent's default."""
     trajectories_per_update: Annotated[int, AtLeast(0)] = 0
     """Trajectories that an update learns from, over all learners; 0: as many as there are actors (or slow environments
     that have trajectories of their own). ``async`` takes them as they come; in ``sync`` and ``overlap`` it is always
     one of each actor."""
     max_staleness: Annotated[int, AtLeast(0)] | None = None
     """Trajectories that are more than this many updates old are dropped, and counted. Empty: none is too old."""
+    replay_shards: Annotated[int, AtLeast(0)] = 0
+    """``replay``: processes that the memory is shared out over; each takes the trajectories of actors of its own. 0:
+    one for every 8 actors."""
+    samples_per_insert: Annotated[float, AtLeast(0)] | None = None
+    """``replay``: how often an env step is drawn, on average (with an LSTM: sequences drawn for each env step).
+    Learners and actors wait for each other to keep it. Empty: as often as in ``sync``. 0: nobody waits."""
+    exploration_ladder: Annotated[float, AtLeast(0)] = 7.0
+    """``replay``: lane i of N explores with the agent's epsilon to the power of 1 + i * this / (N - 1), so that some
+    explore and others do nearly their best. 0: all the same. For agents with an epsilon."""
     publish_every: Annotated[int, AtLeast(1)] = 1
     """Updates between two versions of the weights that actors are shown. More than 1 spares transfers of large weights,
     or forces staleness, to see what an agent bears."""

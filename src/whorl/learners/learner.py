@@ -18,10 +18,10 @@ import numpy as np
 
 from whorl.agents.contract import LearnerSettings, Progress
 from whorl.config.layers import to_plain
-from whorl.engines.contract import Clock, Group, Wait
+from whorl.engines.contract import Clock, Group, RoleId, Wait
 from whorl.job import Job
 from whorl.learners.changes import changes_that_matter
-from whorl.learners.ledger import Ledger, cut_saved, join_saved
+from whorl.learners.ledger import Ledger, cut_saved, join_saved, make_ledgers, own
 from whorl.runs.metrics import EpisodeWindow, MetricMeans
 from whorl.trajectory.episodes import Episodes
 from whorl.trajectory.layout import cut_lanes, env_steps_of, join_lanes
@@ -37,21 +37,23 @@ MAX_COUNTED_STALENESS = 255
 def tally_layout(job: Job, more: Sequence[Field] = ()) -> Layout:
     """What learners tell each other besides gradients. Each fills the places of its own trajectories in the batch (a
     place is a trajectory, a column a lane of it), so that the sum is the union."""
-    lanes, rows = job.lane_map, job.agent_spec.rows
-    places, columns = lanes.learners * lanes.trajectories, lanes.batch_lanes
-    return Layout(
-        (
-            Field("env_steps", (places,), "int64"),
-            Field("faults", (places,), "int64"),
-            Field("dropped", (1,), "int64"),
-            Field("abandoned", (1,), "int64"),
-            Field("staleness", (MAX_COUNTED_STALENESS + 1,), "int64"),
-            Field("inexact", (1,), "int64"),
-            Field("ended", (rows, columns), "uint8"),
-            Field("episode_return", (rows, columns), "float64"),
-            Field("episode_length", (rows, columns), "int64"),
-            *more,
-        )
+    lanes = job.lane_map
+    fields = tally_fields(lanes.learners * lanes.trajectories, job.agent_spec.rows, lanes.batch_lanes)
+    return Layout((*fields, *more))
+
+
+def tally_fields(places: int, rows: int, columns: int) -> tuple[Field, ...]:
+    """What every kind of learner tells: counts of so many trajectories, and the episodes that ended in their rows."""
+    return (
+        Field("env_steps", (places,), "int64"),
+        Field("faults", (places,), "int64"),
+        Field("dropped", (1,), "int64"),
+        Field("abandoned", (1,), "int64"),
+        Field("staleness", (MAX_COUNTED_STALENESS + 1,), "int64"),
+        Field("inexact", (1,), "int64"),
+        Field("ended", (rows, columns), "uint8"),
+        Field("episode_return", (rows, columns), "float64"),
+        Field("episode_length", (rows, columns), "int64"),
     )
 
 
@@ -70,8 +72,21 @@ def learner_settings(job: Job, *, shards: int, lanes: int, contiguous: bool) -> 
     )
 
 
+def count_staleness(updates: int, trajectory: Arrays, env_steps: int, counts: Array) -> None:
+    """Add a trajectory's env steps to ``counts``, by the number of updates since the weights they were taken with."""
+    version = trajectory["version"]
+    if version[0] == version[-1]:
+        counts[min(updates - int(version[0]), MAX_COUNTED_STALENESS)] += env_steps
+        return
+    steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
+    np.add.at(counts, np.minimum(updates - version, MAX_COUNTED_STALENESS), steps)
+
+
 class Learner:
     """One learner of the group. Workflows decide when it updates, saves and publishes."""
+
+    stores: tuple[RoleId, ...] = ()
+    """Roles beside the learners that hold a part of what is saved."""
 
     def __init__(self, job: Job, rank: int, clock: Clock, *, in_order: bool = True) -> None:
         """``in_order``: every update learns from one trajectory of each actor, that which follows the last one."""
@@ -95,11 +110,8 @@ class Learner:
         self.shards = job.lane_map.shards_of_learner(rank)
         self._clock = clock
         lane_map = job.lane_map
-        self.ledgers = {
-            strand: Ledger(lane_map.lanes_of_strand(strand), job.env, job.agent_spec)
-            for actor in lane_map.actors_of_learner(rank)
-            for strand in lane_map.strands_of_actor(actor)
-        }
+        self.actors = lane_map.actors_of_learner(rank)
+        self.ledgers = make_ledgers(job, self.actors)
         """Of each strand of its actors."""
         settings = learner_settings(job, shards=lane_map.shards, lanes=lane_map.batch_lanes, contiguous=in_order)
         self.learning = job.agent.learning(job.config.agent, job.env, settings)
@@ -137,6 +149,10 @@ class Learner:
     ) -> Generator[Wait, None, None]:
         """Take the steps of an update's plan, each with the sum over all learners."""
         self.learning.begin(self._cut(join_lanes(trajectories)), progress)
+        yield from self.take_steps(contributions)
+
+    def take_steps(self, contributions: Group) -> Generator[Wait, None, None]:
+        """The steps of an update that was begun."""
         for step in self.learning.plan(self.key):
             parts = [self.learning.contribute(step, shard) for shard in self.shards]
             total = yield from contributions.sum(parts)
@@ -189,7 +205,7 @@ class Learner:
         for place, (strand, trajectory) in enumerate(batch, self.rank * len(batch)):
             episodes = self.follow(strand, trajectory)
             env_steps = env_steps_of(trajectory)
-            self._count_staleness(trajectory, env_steps, mine["staleness"])
+            count_staleness(self.updates, trajectory, env_steps, mine["staleness"])
             mine["env_steps"][place] = env_steps
             mine["faults"][place] = episodes.faults
             mine["inexact"] += not trajectory["end/exact"][0]
@@ -213,22 +229,9 @@ class Learner:
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
 
-    def _count_staleness(self, trajectory: Arrays, env_steps: int, counts: Array) -> None:
-        """Env steps by the number of updates since the weights they were taken with."""
-        version = trajectory["version"]
-        if version[0] == version[-1]:
-            counts[min(self.updates - int(version[0]), MAX_COUNTED_STALENESS)] += env_steps
-            return
-        steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
-        np.add.at(counts, np.minimum(self.updates - version, MAX_COUNTED_STALENESS), steps)
-
     def ledger_after(self, strand: int, arrived: Iterable[Arrays]) -> Ledger:
         """Where this strand's lanes will stand after those of the trajectories that are its own."""
-        ledger = self.ledgers[strand].copy()
-        for trajectory in arrived:
-            if int(trajectory["strand"][0]) == strand and int(trajectory["number"][0]) == ledger.number:
-                ledger.accept(trajectory)
-        return ledger
+        return self.ledgers[strand].after(own(strand, arrived))
 
     def record(self) -> dict[str, Any]:
         """A line of metrics: the counts as they are, and means of what was measured since the last line. Staleness

@@ -7,12 +7,13 @@ trajectory that never arrived leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from whorl.agents.contract import AgentSpec
 from whorl.envs.contract import LaneState
+from whorl.job import Job
 from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE
 from whorl.trajectory.episodes import Episodes, episodes_of
 from whorl.trajectory.orders import pack_lane_states, unpack_lane_states
@@ -100,6 +101,14 @@ class Ledger:
         other._actions = [list(pieces) for pieces in self._actions]
         return other
 
+    def after(self, arrived: Iterable[Arrays]) -> Ledger:
+        """Where the lanes will stand after trajectories that are not accepted yet."""
+        ledger = self.copy()
+        for trajectory in arrived:
+            if int(trajectory["number"][0]) == ledger.number:
+                ledger.accept(trajectory)
+        return ledger
+
     def order(self) -> Arrays:
         """What an actor needs to start these lanes where they stand."""
         shape = (0, *self._env.action.shape)
@@ -139,6 +148,18 @@ def join_saved(saved: list[Arrays]) -> Arrays:
     saved = [part for part in saved if part]  # a learner may have no actors of its own
     joined = {name: np.concatenate([part[name] for part in saved]) for name in saved[0] if name not in _COMMON}
     return {**joined, "exact": np.array([all(part["exact"][0] for part in saved)])}
+
+
+def make_ledgers(job: Job, actors: Iterable[int]) -> dict[int, Ledger]:
+    """A ledger for each strand of some actors, by the number of the strand."""
+    lanes = job.lane_map
+    strands = [strand for actor in actors for strand in lanes.strands_of_actor(actor)]
+    return {strand: Ledger(lanes.lanes_of_strand(strand), job.env, job.agent_spec) for strand in strands}
+
+
+def own(strand: int, arrived: Iterable[Arrays]) -> list[Arrays]:
+    """Those of the trajectories that are of a strand."""
+    return [trajectory for trajectory in arrived if int(trajectory["strand"][0]) == strand]
 
 
 def join_orders(ledgers: list[Ledger]) -> Arrays:

@@ -64,6 +64,19 @@ def with_cut(trajectory: Arrays) -> Arrays:
     return longer
 
 
+def in_one_column(trajectory: Arrays) -> Arrays:
+    """Rows [T, B, ...] lane after lane as [B * T, 1, ...]: for rings that do not know lanes. Nothing but rows and
+    states (one for each lane) is kept."""
+    rows = len(trajectory["reward"])
+    column: Arrays = {}
+    for name, array in trajectory.items():
+        if name.startswith("state/"):
+            column[name] = array
+        elif name not in PER_TRAJECTORY and not name.startswith(PER_LANE):
+            column[name] = array[:rows].swapaxes(0, 1).reshape(-1, 1, *array.shape[2:])
+    return column
+
+
 def row_layout(env: EnvSpec, lanes: int, rows: int, extra: Sequence[Field] = ()) -> Layout:
     """The arrays of a ring: [rows, lanes, ...]."""
     return Layout(
@@ -117,6 +130,10 @@ class RowRing:
         self.head += count
         new = self._indices(max(after.start, before.stop), after.stop)
         return new[self._flat["valid"][new]], old
+
+    def next_places(self, trajectory: Arrays) -> NDArray[np.int64]:
+        """The indices that a trajectory's rows are going to have."""
+        return self._indices(self.head, self.head + len(trajectory["reward"]))
 
     def _drawable(self, head: int) -> range:
         """Rows (counted from the beginning) whose whole n-step return is stored."""

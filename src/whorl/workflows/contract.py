@@ -11,6 +11,9 @@ from whorl.config.schema import Config
 from whorl.engines.contract import Plan
 from whorl.job import Job
 
+PACING = ("trajectories_per_update", "max_staleness", "publish_every", "accept_stale")
+"""Settings of every workflow that learns from trajectories."""
+
 
 def _as_it_is(config: Config) -> Config:
     return config
@@ -41,8 +44,8 @@ class Workflow:
     """Slow environments of an actor may have trajectories of their own, so that none waits for another."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
-    settings: frozenset[str] = frozenset()
-    """Names of those ``workflow`` settings that mean nothing in most workflows and something in this one."""
+    settings: tuple[str, ...] = PACING
+    """Settings below ``workflow.`` that mean something in it; others are refused."""
     settle: Callable[[Config], Config] = _as_it_is
     """Fill in settings that follow from the workflow, and refuse (``ConfigError``) those it cannot run with."""
     check: Callable[[Config, AgentSpec], None] = _any_agent

@@ -27,7 +27,7 @@ from whorl.learners.queues import Queues
 from whorl.learners.shared import SharedLearner
 from whorl.trajectory.layout import copy_last_rows
 from whorl.types import Arrays
-from whorl.workflows.contract import Workflow
+from whorl.workflows.contract import PACING, Workflow
 from whorl.workflows.first_come import MOST_SLOTS
 from whorl.workflows.wiring import actor_ids, actors_to_learners, layout_of_trajectories, learner_ids
 
@@ -141,6 +141,6 @@ QUEUE = Workflow(
     in_order=False,
     has_strands=True,
     even_groups=False,
-    settings=frozenset({"slots"}),
+    settings=(*PACING, "slots"),
     settle=settle,
 )

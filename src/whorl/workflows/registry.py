@@ -19,6 +19,7 @@ _OWN = {
     "window": "whorl.workflows.window:WINDOW",
     "queue": "whorl.workflows.queue:QUEUE",
     "seed": "whorl.workflows.seed:SEED",
+    "replay": "whorl.workflows.replay:REPLAY",
     "allreduce": "whorl.workflows.allreduce:ALLREDUCE",
     "gradients": "whorl.workflows.gradients:GRADIENTS",
 }

@@ -23,7 +23,7 @@ from whorl.job import Job
 from whorl.learners.desk import Desk
 from whorl.learners.loop import learn
 from whorl.learners.windows import WindowLearner, Windows, window_tally
-from whorl.workflows.contract import Workflow
+from whorl.workflows.contract import PACING, Workflow
 from whorl.workflows.wiring import actor_ids, actors_to_learners, layout_of_trajectories, learner_ids
 
 
@@ -107,6 +107,6 @@ WINDOW = Workflow(
     exact=False,
     in_order=False,
     even_groups=False,
-    settings=frozenset({"choice", "max_reuse"}),
+    settings=(*PACING, "choice", "max_reuse"),
     settle=settle,
 )
