@@ -33,7 +33,7 @@ def test_gradients_against_a_slow_implementation(name: str, replay: ReplayConfig
             with torch.no_grad():
                 next_action = torch.tanh(target.tower("policy", following))
                 if name == "td3":
-                    normal = learning.normal(step, 0).T
+                    normal = torch.from_numpy(learning.normal(step, 0)).T
                     next_action = (next_action + (0.2 * normal).clamp(-0.5, 0.5)).clamp(-1, 1)
                 values = torch.stack([target.q(k, following, next_action) for k in range(critics)])
                 y = reward + discount * values.amin(0)

@@ -27,7 +27,7 @@ def slow_sample(network: SlowNetwork, features: Tensor, normal: Tensor) -> tuple
 
 
 def normal_of(learning: object, step: Step) -> Tensor:
-    return learning.normal(step, 0).T  # type: ignore[attr-defined]
+    return torch.from_numpy(learning.normal(step, 0)).T  # type: ignore[attr-defined]
 
 
 def test_gradients_against_a_slow_implementation() -> None:

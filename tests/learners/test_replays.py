@@ -10,7 +10,6 @@ import pytest
 
 from whorl.errors import CheckpointError
 from whorl.job import Job
-from whorl.learners.ledger import EpisodeEnd
 from whorl.learners.pieces import Pieces
 from whorl.learners.replay.news import News, news_tally_layout
 from whorl.learners.replay.pace import Pace
@@ -19,6 +18,7 @@ from whorl.learners.replay.store import Store, actors_of_store
 from whorl.prepare import prepare
 from whorl.resolve import config_from_keywords
 from whorl.runs.checkpoint import CheckpointMeta, CheckpointWriter, load_latest
+from whorl.trajectory.episodes import EpisodeEnd
 from whorl.types import Arrays
 from whorl.workflows.replay import _with_priorities
 from whorl.workflows.wiring import layout_of_trajectories
@@ -52,6 +52,7 @@ def trajectory_of(job: Job, number: int, priority: float = 1.0) -> Arrays:
     out["valid"][4, 0] = False
     out["number"][0] = number
     out["end/exact"][0] = True
+    out["env_steps"][0] = 8
     out["priority"][:] = priority
     return out
 

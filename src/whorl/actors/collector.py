@@ -15,7 +15,7 @@ from whorl.engines.faults import FaultHook
 from whorl.engines.waits import BREATH, BREATH_EVERY_S
 from whorl.envs.contract import LaneEnvs, LaneState, Rows
 from whorl.ops.noise import uniform
-from whorl.types import Arrays, leaves_of
+from whorl.types import Arrays
 
 ACTING = "acting"
 """The purpose word of acting noise: other purposes draw other numbers from the same seed."""
@@ -69,9 +69,9 @@ class Collector:
         first, valid, actions, reward = out["first"], out["valid"], out["action"], out["reward"]
         terminated, truncated, versions = out["terminated"], out["truncated"], out["version"]
         versions[:] = version
-        for name, array in leaves_of(out, "state/").items():
-            array[:] = self._state[name]
         state = self._state
+        for name, array in state.items():
+            out[f"state/{name}"][:] = array
         breathes_at = monotonic() + BREATH_EVERY_S
         for row in range(row_count):
             for stored, array in observations:
@@ -125,8 +125,8 @@ class Collector:
         out["number"][0] = number
         out["end/episode"][:] = self._envs.episodes
         out["end/exact"][0] = self._envs.exact
-        for name, array in leaves_of(out, "end/state/").items():
-            array[:] = self._state[name]
+        for name, array in self._state.items():
+            out[f"end/state/{name}"][:] = array
         self._store_snapshots(out)
 
     def _store_snapshots(self, out: Arrays) -> None:

@@ -32,7 +32,7 @@ class OrderedSum:
 
     def raw(self, buffer: Array) -> Array:
         """A buffer as its bytes, without a copy; refuses one of another size."""
-        flat = buffer.reshape(-1).view(np.uint8)
+        flat = buffer if buffer.ndim == 1 and buffer.dtype == np.uint8 else buffer.reshape(-1).view(np.uint8)
         if flat.nbytes != self.layout.size_bytes:
             raise ValueError(f"a buffer of {flat.nbytes} bytes does not have this layout of {self.layout.size_bytes}")
         return flat

@@ -88,8 +88,11 @@ class Learner:
     stores: tuple[RoleId, ...] = ()
     """Roles beside the learners that hold a part of what is saved."""
 
-    def __init__(self, job: Job, rank: int, clock: Clock, *, in_order: bool = True) -> None:
-        """``in_order``: every update learns from one trajectory of each actor, that which follows the last one."""
+    def __init__(
+        self, job: Job, rank: int, clock: Clock, *, in_order: bool = True, keeps_previous: bool = False
+    ) -> None:
+        """``in_order``: every update learns from one trajectory of each actor, that which follows the last one.
+        ``keeps_previous``: the weights before the last update may be asked for."""
         self.job = job
         self.rank = rank
         self.updates = 0
@@ -115,8 +118,7 @@ class Learner:
         """Of each strand of its actors."""
         settings = learner_settings(job, shards=lane_map.shards, lanes=lane_map.batch_lanes, contiguous=in_order)
         self.learning = job.agent.learning(job.config.agent, job.env, settings)
-        self.previous_weights = self.learning.weights().copy()
-        """Those of the version before: what an actor one update behind still acts with."""
+        self._previous_weights = self.learning.weights().copy() if keeps_previous else None
         self._tally = self.tally_layout()
         self._tally_buffer = self._tally.allocate()
         self._tally_views = self._tally.views(self._tally_buffer)
@@ -124,6 +126,11 @@ class Learner:
     def tally_layout(self) -> Layout:
         """What learners of this kind tell each other."""
         return tally_layout(self.job)
+
+    @property
+    def previous_weights(self) -> Array:
+        """Those of the version before, for an actor one update behind; the newest where those are not kept."""
+        return self.learning.weights() if self._previous_weights is None else self._previous_weights
 
     @property
     def done(self) -> bool:
@@ -138,7 +145,8 @@ class Learner:
         self._clock.enter("learning")
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
         yield from self._accept(batch, tally)
-        self.previous_weights[:] = self.learning.weights()
+        if self._previous_weights is not None:
+            self._previous_weights[:] = self.learning.weights()
         yield from self.learn([trajectory for _, trajectory in batch], progress, contributions)
         self._measured.add(self.learning.finish())
         self.updates += 1
@@ -195,7 +203,8 @@ class Learner:
         """Move the ledgers on, and exchange counts and finished episodes."""
         self._tally_buffer[:] = 0
         self._tell(batch, self._tally_views)
-        self._heard(self._tally.views((yield from tally.sum([self._tally_buffer]))))
+        total = yield from tally.sum([self._tally_buffer])
+        self._heard(self._tally_views if total is self._tally_buffer else self._tally.views(total))
 
     def _tell(self, batch: Batch, mine: Arrays) -> None:
         """Everything that the others should know of this learner's part."""
@@ -307,7 +316,8 @@ class Learner:
         changes = changes_that_matter(counts.get("config", {}), to_plain(self.job.config))
         self.learning.load(leaves_of(arrays["learner"], "agent/"))
         self.window.load(leaves_of(arrays["learner"], "window/"))
-        self.previous_weights = arrays["learner"]["previous_weights"].copy()
+        if self._previous_weights is not None:
+            self._previous_weights[:] = arrays["learner"]["previous_weights"]
         for ledger in self.ledgers.values():
             ledger.load(cut_saved(arrays["ledger"], ledger.lanes))
         self.updates = int(counts["updates"])

@@ -4,39 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from whorl.models.bounded_actor import BoundedActor
-from whorl.models.towers import Tower
+from whorl.models.towers import Scratch, Tower
 
 
 class Critics:
-    """The values of several critics. Inputs are [N, features and then the scaled action]."""
+    """The values of several critics. Inputs are [N, features and then the scaled action]. Values are overwritten by the
+    next ones of as many rows."""
 
-    def __init__(self, network: BoundedActor, parameters: Mapping[str, Tensor]) -> None:
-        self._towers = [Tower(network.config, parameters, name) for name in network.critic_names]
+    def __init__(self, network: BoundedActor, parameters: Mapping[str, Tensor], scratch: Scratch) -> None:
+        self._towers = [Tower(network.config, parameters, name, scratch) for name in network.critic_names]
         self._width = network.encoder.width
+        self._values: dict[int, tuple[Tensor, list[Tensor]]] = {}
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """[critics, N]; keeps what the gradients need."""
+        values, rows = self._room_for(inputs)
+        for tower, row in zip(self._towers, rows, strict=True):
+            tower.forward(inputs, row)
+        return values
 
     def values(self, inputs: Tensor) -> Tensor:
-        """[critics, N]; keeps what the gradients need."""
-        values = [tower.forward(inputs) for tower in self._towers]
-        return values[0] if len(values) == 1 else torch.cat(values)
+        """As ``forward``, but keeps nothing."""
+        values, rows = self._room_for(inputs)
+        for tower, row in zip(self._towers, rows, strict=True):
+            tower.outputs(inputs, row)
+        return values
 
     def first_value(self, inputs: Tensor) -> Tensor:
         """[1, N]: of the first critic alone, for ``action_gradient`` of one row."""
-        return self._towers[0].forward(inputs)
+        return self._towers[0].forward(inputs, self._room_for(inputs)[1][0])
 
     def backward(self, d_values: Tensor, gradients: Mapping[str, Tensor]) -> None:
         """Overwrite ``gradients`` with those of sum(d_values * values) by the critics' parameters."""
-        for tower, d_value in zip(self._towers, d_values, strict=True):
-            tower.backward(d_value[None], gradients)
+        for tower, d_value in zip(self._towers, d_values.unsqueeze(1), strict=True):
+            tower.backward(d_value, gradients)
 
     def action_gradient(self, d_values: Tensor) -> Tensor:
         """The gradient [action size, N] of sum(d_values * values) by the action; the parameters are left alone."""
         towers = self._towers[: len(d_values)]
-        parts = [tower.input_gradient(row[None], self._width) for tower, row in zip(towers, d_values, strict=True)]
+        rows = d_values.unsqueeze(1)
+        parts = [tower.input_gradient(row, self._width) for tower, row in zip(towers, rows, strict=True)]
         total = parts[0]
         for part in parts[1:]:
             total = total + part
         return total.t()
+
+    def _room_for(self, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        rows = inputs.shape[0]
+        found = self._values.get(rows)
+        if found is None:
+            values = inputs.new_empty(len(self._towers), rows)
+            found = self._values[rows] = (values, list(values.unsqueeze(1)))
+        return found

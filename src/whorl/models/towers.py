@@ -5,7 +5,7 @@ For a batch of 256 and two layers of 64, autograd's bookkeeping takes longer tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -18,42 +18,82 @@ from whorl.models.torch_forward import Inputs, Outputs
 from whorl.ops.namespace import AnyArray
 
 
+class Scratch:
+    """Room for what is not kept. Towers that compute one after the other share it: what they write there is written to
+    memory that is still in the processor's cache."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[int, int, int], Tensor] = {}
+
+    def rooms(self, layers: Sequence[Tensor]) -> list[Tensor]:
+        """One buffer like each layer; every second one is the same, because only neighbours are needed together."""
+        found: list[Tensor] = []
+        for depth, layer in enumerate(layers):
+            key = (*layer.shape, depth % 2)
+            if key not in self._buffers:
+                self._buffers[key] = torch.empty_like(layer)
+            found.append(self._buffers[key])
+        return found
+
+
+class _Room:
+    """A tower's buffers for one number of rows. They stay, because the allocator would give such sizes back to the
+    system and fault them in again each time."""
+
+    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], rows: int, scratch: Scratch) -> None:
+        self.kept = [bias.new_empty(rows, len(bias)) for _, bias in layers]
+        """Outputs of the hidden layers, for the gradients."""
+        self.kept_columns = [layer.t() for layer in self.kept]
+        self.passing = scratch.rooms(self.kept)
+        """Outputs of the hidden layers, or gradients by them, that are used at once."""
+
+
 class Tower:
     """One tower: hidden layers whose matrices are [in, out], then a head whose matrix is [out, in]."""
 
-    def __init__(self, config: NetworkConfig, parameters: Mapping[str, Tensor], name: str) -> None:
-        self._name = name
+    def __init__(
+        self, config: NetworkConfig, parameters: Mapping[str, Tensor], name: str, scratch: Scratch | None = None
+    ) -> None:
         self._tanh = config.activation == "tanh"
-        self._layers = [
-            (parameters[f"{name}/{i}/weight"], parameters[f"{name}/{i}/bias"]) for i in range(len(config.hidden))
-        ]
+        self._names = [(f"{name}/{i}/weight", f"{name}/{i}/bias") for i in range(len(config.hidden))]
+        self._head_names = (f"{name}/out/weight", f"{name}/out/bias")
+        self._layers = [(parameters[weight], parameters[bias]) for weight, bias in self._names]
         self._head = parameters[f"{name}/out/weight"]
         self._head_bias = parameters[f"{name}/out/bias"][:, None]
         self._backward_weights = [*(weight.t() for weight, _ in self._layers[1:]), self._head]
         self._by_inputs = self._layers[0][0].t() if self._layers else self._head
-        self._scratch: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
-        self._inputs: list[Tensor] = []
+        self._scratch = scratch or Scratch()
+        self._rooms: dict[int, _Room] = {}
+        self._features: Tensor
+        self._room: _Room
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, features: Tensor, out: Tensor | None = None) -> Tensor:
         """Outputs [out, N] of features [N, in]; keeps what the gradients need."""
-        x = features
-        self._inputs = [x]
-        for (weight, bias), out in zip(self._layers, self._buffers(len(x))[0], strict=True):
-            x = torch.addmm(bias, x, weight, out=out)
+        self._features, self._room = features, self._room_for(features)
+        return self._through(features, self._room.kept, out)
+
+    def outputs(self, features: Tensor, out: Tensor | None = None) -> Tensor:
+        """As ``forward``, but keeps nothing: gradients are of the last ``forward``."""
+        return self._through(features, self._room_for(features).passing, out)
+
+    def _through(self, x: Tensor, rooms: list[Tensor], out: Tensor | None) -> Tensor:
+        for (weight, bias), room in zip(self._layers, rooms, strict=True):
+            x = torch.addmm(bias, x, weight, out=room)
             x = x.tanh_() if self._tanh else x.relu_()
-            self._inputs.append(x)
-        return torch.mm(self._head, x.t()).add_(self._head_bias)
+        return torch.mm(self._head, x.t(), out=out).add_(self._head_bias)
 
     def backward(self, d_outputs: Tensor, gradients: Mapping[str, Tensor]) -> None:
         """Overwrite ``gradients`` with those of sum(d_outputs * outputs)."""
-        name, inputs = self._name, self._inputs
-        torch.mm(d_outputs, inputs[-1], out=gradients[f"{name}/out/weight"])
-        torch.sum(d_outputs, 1, out=gradients[f"{name}/out/bias"])
+        room, (weight, bias) = self._room, self._head_names
+        torch.mm(d_outputs, room.kept[-1] if room.kept else self._features, out=gradients[weight])
+        torch.sum(d_outputs, 1, out=gradients[bias])
         d_y = d_outputs.t()
         for depth in range(len(self._layers) - 1, -1, -1):
             d_y = self._through_layer(depth, d_y)
-            torch.mm(inputs[depth].t(), d_y, out=gradients[f"{name}/{depth}/weight"])
-            torch.sum(d_y, 0, out=gradients[f"{name}/{depth}/bias"])
+            weight, bias = self._names[depth]
+            columns = room.kept_columns[depth - 1] if depth else self._features.t()
+            torch.mm(columns, d_y, out=gradients[weight])
+            torch.sum(d_y, 0, out=gradients[bias])
 
     def input_gradient(self, d_outputs: Tensor, start: int) -> Tensor:
         """The gradient [N, in - start] of sum(d_outputs * outputs) by the inputs from column ``start`` on."""
@@ -64,20 +104,19 @@ class Tower:
 
     def _through_layer(self, depth: int, d_above: Tensor) -> Tensor:
         """From the gradient by what a layer's outputs become to that by its products."""
-        out, y = self._buffers(len(d_above))[1][depth], self._inputs[depth + 1]
-        d_y = torch.mm(d_above, self._backward_weights[depth], out=out)
+        y = self._room.kept[depth]
+        d_y = torch.mm(d_above, self._backward_weights[depth], out=self._room.passing[depth])
         if self._tanh:
             torch.ops.aten.tanh_backward.grad_input(d_y, y, grad_input=d_y)
         else:
             torch.ops.aten.threshold_backward.grad_input(d_y, y, 0, grad_input=d_y)
         return d_y
 
-    def _buffers(self, rows: int) -> tuple[list[Tensor], list[Tensor]]:
-        # Kept, because the allocator would give such sizes back to the system and fault them in again each time.
-        found = self._scratch.get(rows)
+    def _room_for(self, features: Tensor) -> _Room:
+        rows = features.shape[0]
+        found = self._rooms.get(rows)
         if found is None:
-            made = [[self._head.new_empty(rows, len(bias)) for _, bias in self._layers] for _ in range(2)]
-            found = self._scratch[rows] = (made[0], made[1])
+            found = self._rooms[rows] = _Room(self._layers, rows, self._scratch)
         return found
 
 
@@ -90,30 +129,34 @@ class Towers:
         if network.shared:
             raise ValueError("towers are for networks without images and without a core")
         self._log_std = parameters.get("policy/log_std")
-        self._policy = Tower(network.config, parameters, "policy")
-        self._value = Tower(network.config, parameters, "value") if network.value_parameters else None
+        scratch = Scratch()
+        self._policy = Tower(network.config, parameters, "policy", scratch)
+        self._value = Tower(network.config, parameters, "value", scratch) if network.value_parameters else None
 
     def values(self, inputs: Inputs) -> NDArray[np.float32]:
         """Values [N] alone, in host memory."""
         assert self._value is not None
-        values: NDArray[np.float32] = self._value.forward(inputs.features)[0].numpy()
+        values: NDArray[np.float32] = self._value.outputs(inputs.features)[0].numpy()
         return values
 
     def outputs(self, inputs: Inputs) -> Outputs:
-        """Outputs for a batch; what ``backward`` needs of the last ``forward`` is lost."""
-        return self.forward(inputs)
+        """Outputs for a batch; keeps nothing."""
+        value = None if self._value is None else self._value.outputs(inputs.features)
+        return self._as_outputs(self._policy.outputs(inputs.features), value)
 
     def host_outputs(self, inputs: Inputs) -> Outputs:
         """As ``outputs``: they are in host memory."""
-        return self.forward(inputs)
+        return self.outputs(inputs)
 
     def forward(self, inputs: Inputs) -> Outputs:
         """Outputs for a batch; keeps what ``backward`` needs."""
-        policy = self._policy.forward(inputs.features)
-        value = policy[:1, :0] if self._value is None else self._value.forward(inputs.features)
+        value = None if self._value is None else self._value.forward(inputs.features)
+        return self._as_outputs(self._policy.forward(inputs.features), value)
+
+    def _as_outputs(self, policy: Tensor, value: Tensor | None) -> Outputs:
         if self._log_std is not None:
             policy = torch.cat([policy, self._log_std[:, None].expand_as(policy)])
-        return Outputs(policy.numpy(), value[0].numpy())
+        return Outputs(policy.numpy(), policy[0, :0].numpy() if value is None else value[0].numpy())
 
     def backward(self, d_policy: AnyArray, d_value: AnyArray, gradients: dict[str, Tensor]) -> None:
         """Overwrite ``gradients`` with those of sum(d_policy * policy) + sum(d_value * value)."""

@@ -11,10 +11,10 @@ def same_shape(**arrays: Any) -> tuple[int, ...]:
     >>> same_shape(r_t=np.zeros((3, 2)), v_t=np.zeros((3, 2)))
     (3, 2)
     """
-    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-    if len(set(shapes.values())) > 1:
-        raise ValueError(f"these must have one shape: {shapes}")
-    return next(iter(shapes.values()))
+    shape, *others = [array.shape for array in arrays.values()]
+    if any(other != shape for other in others):
+        raise ValueError(f"these must have one shape: { {name: tuple(array.shape) for name, array in arrays.items()} }")
+    return tuple(shape)
 
 
 def has_shape(name: str, array: Any, *shape: int) -> None:

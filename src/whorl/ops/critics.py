@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from whorl.ops.checks import has_shape, same_shape
-from whorl.ops.namespace import AnyArray, namespace
+from whorl.ops.namespace import AnyArray, like, namespace
 
 
 class CriticErrors(NamedTuple):
@@ -22,6 +24,12 @@ class CriticErrors(NamedTuple):
 def clipped_double_q(q_t: AnyArray) -> AnyArray:
     """The least of the critics' values (Fujimoto et al. 2018, equation 10): [critics, N] to [N]."""
     return namespace(q_t).amin(q_t, 0)
+
+
+def clipped_double_q_gradient(q_t: AnyArray) -> AnyArray:
+    """The gradient [critics, N] of sum(clipped_double_q(q_t)): 1 for the least critic, the first of equal ones."""
+    choices = like(q_t, np.arange(len(q_t)))
+    return (choices[:, None] == q_t.argmin(0)) * namespace(q_t).ones_like(q_t)
 
 
 def soft_value(q_t: AnyArray, log_prob_t: AnyArray, temperature: float) -> AnyArray:

@@ -124,7 +124,7 @@ class RowRing:
         after = self._drawable(self.head + count)
         old = self._indices(before.start, min(before.stop, after.start))
         old = old[self._flat["valid"][old]]
-        slots = np.arange(self.head, self.head + count) % self.rows
+        slots = self._slots(self.head, self.head + count)
         for name, array in self.arrays.items():
             array[slots] = trajectory[name][:count]
         self.head += count
@@ -139,8 +139,15 @@ class RowRing:
         """Rows (counted from the beginning) whose whole n-step return is stored."""
         return range(max(0, head - self.rows), max(0, head - self.n_step))
 
+    def _slots(self, start: int, stop: int) -> slice | NDArray[np.int64]:
+        """Where these rows lie: side by side, unless the ring's end is between them."""
+        at = start % self.rows
+        return slice(at, at + stop - start) if at + stop - start <= self.rows else np.arange(start, stop) % self.rows
+
     def _indices(self, start: int, stop: int) -> NDArray[np.int64]:
-        slots = np.arange(start, max(start, stop)) % self.rows
+        if stop <= start:
+            return np.zeros(0, np.int64)
+        slots = np.arange(start, stop) % self.rows
         return (slots[:, None] * self.lanes + np.arange(self.lanes)).reshape(-1)
 
     def take(self, indices: Array) -> Transitions:

@@ -48,7 +48,7 @@ def run_learner(
 ) -> RoleGenerator:
     """Take one trajectory of each actor, learn from all of them together, publish, and so on."""
     job = Job.from_plain(role.job)
-    learner = Learner(job, tally.rank, role.clock)
+    learner = Learner(job, tally.rank, role.clock, keeps_previous=_lag(job) > 0)
     desk = Desk(role, learner, OneOfEach(role, learner, trajectories), tally)
     yield from learn(role, learner, desk, contributions, tally, weights, _lag(job))
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from whorl.agents.continuous.acting import parameter_plan
+from whorl.agents.continuous.inputs import EncodedRows, formula_form, tensor_form
 from whorl.agents.continuous.learning import ContinuousLearning
 from whorl.agents.continuous.settings import ContinuousConfig
 from whorl.agents.contract import AgentSpec, LearnerSettings, Step
@@ -21,6 +23,7 @@ from whorl.models.bounded_actor import BoundedActor
 from whorl.models.critics import Critics
 from whorl.models.towers import Tower
 from whorl.ops.critics import clipped_double_q, critic_errors
+from whorl.ops.namespace import AnyArray, host, namespace
 from whorl.ops.td import td_target
 from whorl.replay.buffer import Batch
 from whorl.types import EnvSpec
@@ -55,8 +58,8 @@ class DeterministicLearning(ContinuousLearning):
         targets = {"all": Following(plan.part("policy", "critic"), config.tau, every=policy_delay)}
         super().__init__(config, env, settings, spec, plan, network, phases, targets)
         self._policy_delay = policy_delay
-        self._target_actor = Tower(network.config, self.targets["all"].tensors, "policy")
-        self._target_critics = Critics(network, self.targets["all"].tensors)
+        self._target_actor = Tower(network.config, self.targets["all"].tensors, "policy", self.scratch)
+        self._target_critics = Critics(network, self.targets["all"].tensors, self.scratch)
 
     def phases(self) -> Sequence[str]:
         """The actor's turn comes with every ``policy_delay``-th gradient step."""
@@ -64,34 +67,36 @@ class DeterministicLearning(ContinuousLearning):
 
     def gradient(self, step: Step, shard: int, batch: Batch, gradients: dict[str, Tensor]) -> Contributed:
         """The gradient of one phase, summed over the batch."""
-        now, then = self.inputs(batch.transitions)
+        drawn = self.inputs(batch, shard)
         if step.phase == "policy":
-            return self._policy_gradient(now, gradients)
-        transitions = batch.transitions
-        value = self._next_value(then, step, shard)
-        target = td_target(self.tensor(transitions.reward), self.tensor(transitions.discount), value)
-        q = self.critics.values(now)
-        errors = critic_errors(q, target, self.tensor(batch.weights))
-        self.critics.backward(errors.gradient, gradients)
-        sums = (len(now), float(errors.loss.sum()), float(q[0].sum()))
-        return Contributed(sums, errors.error.cpu().numpy())
+            return self._policy_gradient(drawn.now, gradients)
+        target = td_target(drawn.reward, drawn.discount, self._next_value(drawn.then, step, shard))
+        q = formula_form(self.critics.forward(drawn.now.inputs))
+        errors = critic_errors(q, target, drawn.weight)
+        self.critics.backward(tensor_form(errors.gradient), gradients)
+        sums = (self.shard_batch, float(errors.loss.sum()), float(q[0].sum()))
+        return Contributed(sums, host(errors.error))
 
-    def _policy_gradient(self, now: Tensor, gradients: dict[str, Tensor]) -> Contributed:
-        action = self.actor.forward(now[:, : self.features]).tanh_()
-        now[:, self.features :] = action.t()
-        q = self.critics.first_value(now)
-        d_action = self.critics.action_gradient(q.new_full(q.shape, -1))
-        self.actor.backward(d_action * (1 - action * action), gradients)
-        return Contributed((len(now), -float(q.sum())))
+    def _policy_gradient(self, now: EncodedRows, gradients: dict[str, Tensor]) -> Contributed:
+        action = self._tanh(self.actor.forward(now.features))
+        now.actions[...] = action
+        q = self.critics.first_value(now.inputs)
+        d_action = formula_form(self.critics.action_gradient(torch.full_like(q, -1)))
+        self.actor.backward(tensor_form(d_action * (1 - action * action)), gradients)
+        return Contributed((self.shard_batch, -float(q.sum())))
 
-    def _next_value(self, then: Tensor, step: Step, shard: int) -> Tensor:
+    def _next_value(self, then: EncodedRows, step: Step, shard: int) -> AnyArray:
         """[N]: what the target networks say of the next observation."""
-        action = self._target_actor.forward(then[:, : self.features]).tanh_()
-        then[:, self.features :] = self.smooth(action, step, shard).t()
-        value: Tensor = clipped_double_q(self._target_critics.values(then))
-        return value
+        action = self._tanh(self._target_actor.outputs(then.features))
+        then.actions[...] = self.smooth(action, step, shard)
+        return clipped_double_q(formula_form(self._target_critics.values(then.inputs)))
 
-    def smooth(self, action: Tensor, step: Step, shard: int) -> Tensor:
+    @staticmethod
+    def _tanh(outputs: Tensor) -> AnyArray:
+        array = formula_form(outputs)
+        return namespace(array).tanh(array)
+
+    def smooth(self, action: AnyArray, step: Step, shard: int) -> AnyArray:
         """What becomes of the target actor's actions [size, N]: nothing, by default."""
         del step, shard
         return action

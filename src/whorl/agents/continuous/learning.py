@@ -1,15 +1,11 @@
-"""The learning half that DDPG, TD3 and SAC share: inputs from drawn transitions, the actor, the critics, random actions
-at the beginning."""
+"""The learning half that DDPG, TD3 and SAC share: actor, critics, their inputs, random actions at the beginning."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from whorl.agents.continuous.acting import RANDOM
+from whorl.agents.continuous.inputs import DrawnInputs, array_formula_form
 from whorl.agents.continuous.settings import ContinuousConfig
 from whorl.agents.contract import AgentSpec, LearnerSettings, Step
 from whorl.agents.off_policy.learning import OffPolicyLearning, Phase
@@ -17,9 +13,10 @@ from whorl.agents.off_policy.parameters import ParameterPlan
 from whorl.agents.off_policy.targets import Following
 from whorl.models.bounded_actor import BoundedActor
 from whorl.models.critics import Critics
-from whorl.models.towers import Tower
-from whorl.replay.rows import Transitions
-from whorl.types import Array, Arrays, EnvSpec
+from whorl.models.towers import Scratch, Tower
+from whorl.ops.namespace import AnyArray
+from whorl.replay.buffer import Batch
+from whorl.types import Arrays, EnvSpec
 
 
 class ContinuousLearning(OffPolicyLearning):
@@ -39,39 +36,23 @@ class ContinuousLearning(OffPolicyLearning):
         self._random_env_steps = config.random_env_steps
         super().__init__(config, env, settings, spec, plan, phases, targets)
         self.network = network
-        self.actor = Tower(network.config, self.parameters.tensors, "policy")
-        self.critics = Critics(network, self.parameters.tensors)
-        self._inputs: dict[tuple[str, int], Array] = {}
+        self.scratch = Scratch()
+        self.actor = Tower(network.config, self.parameters.tensors, "policy", self.scratch)
+        self.critics = Critics(network, self.parameters.tensors, self.scratch)
+        self._inputs: dict[int, DrawnInputs] = {}
 
     def publish(self, weights: Arrays) -> None:
         """Actions are uniform until there were enough of them."""
         weights[RANDOM][...] = self.progress.env_steps < self._random_env_steps
 
-    def inputs(self, transitions: Transitions) -> tuple[Tensor, Tensor]:
-        """The critics' inputs [N, features and action] for the transitions' observations, with the actions that were
-        taken, and for their successors, with room for actions. Overwritten by the next call."""
-        now = self._encoded("now", transitions.observation, len(transitions.reward))
-        now[:, self.features :] = self.network.head.from_env(transitions.action)
-        then = self._encoded("then", transitions.next_observation, len(transitions.reward))
-        return self.tensor(now), self.tensor(then)
+    def inputs(self, batch: Batch, shard: int) -> DrawnInputs:
+        """The shard's draw as networks take it. Later phases of a gradient step find what earlier ones wrote there."""
+        drawn = self._inputs.get(shard)
+        if drawn is None:
+            drawn = self._inputs[shard] = DrawnInputs(self.network, self.shard_batch, self.device)
+        drawn.hold(batch)
+        return drawn
 
-    @property
-    def features(self) -> int:
-        """Columns of the critics' inputs before the action."""
-        return self.network.encoder.width
-
-    def normal(self, step: Step, shard: int) -> Tensor:
+    def normal(self, step: Step, shard: int) -> AnyArray:
         """Standard normal numbers [action size, N] for one phase of one gradient step."""
-        return self.tensor(self.normals(step, shard, self.network.head.size))
-
-    def tensor(self, array: Array) -> Tensor:
-        """An array on the device; on the CPU it shares its memory."""
-        return torch.from_numpy(array).to(self.device)
-
-    def _encoded(self, which: str, observation: Arrays, rows: int) -> Array:
-        buffer = self._inputs.get((which, rows))
-        if buffer is None:
-            width = self.features + self.network.head.size
-            buffer = self._inputs[which, rows] = np.zeros((rows, width), np.float32)
-        self.network.encoder.encode(self.parameters.views, observation, buffer[:, : self.features])
-        return buffer
+        return array_formula_form(self.normals(step, shard, self.network.head.size), self.device)

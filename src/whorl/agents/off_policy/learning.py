@@ -71,18 +71,18 @@ class _Measured:
     """What one phase's gradient steps measured in an update."""
 
     def __init__(self) -> None:
-        self._sums: list[float] = [0.0] * SUMS_WIDTH
+        self._sums = np.zeros(SUMS_WIDTH)
         self._norms = 0.0
         self._steps = 0
 
     def add(self, sums: Array, norm: float) -> None:
-        self._sums = [total + value for total, value in zip(self._sums, sums.tolist(), strict=True)]
+        self._sums += sums
         self._norms += norm
         self._steps += 1
 
     def means(self, phase: str, names: Sequence[str]) -> dict[str, float]:
         """Over the rows; of the gradient's norm, over the steps."""
-        rows, *sums = self._sums
+        rows, *sums = self._sums.tolist()
         means = {name: total / rows for name, total in zip(names, sums, strict=False)}
         means[f"{phase}_gradient_norm"] = self._norms / self._steps
         return means
@@ -239,8 +239,12 @@ class ReplayLearning(ABC, Generic[Item]):
         """The shard's part of the batch of a gradient step: the same for all its phases."""
         drawn = self._drawn.get(shard)
         if drawn is None or drawn[0] != number:
-            drawn = self._drawn[shard] = (number, self.source(shard).draw(self.uniforms(shard)[number], self.beta))
+            drawn = self._drawn[shard] = (number, self.draw_anew(number, shard))
         return drawn[1]
+
+    def draw_anew(self, number: int, shard: int) -> Drawn[Item]:
+        """From the shard's replay."""
+        return self.source(shard).draw(self.uniforms(shard)[number], self.beta)
 
     def uniforms(self, shard: int) -> Array:
         """The numbers that all draws of this update follow from, [gradient steps, rows of the shard's batch]."""
@@ -338,9 +342,11 @@ class OffPolicyLearning(ReplayLearning[Transitions]):
         super().begin(shards, progress)
         self._blocks = {}
 
-    def draw(self, number: int, shard: int) -> Batch:
-        """The shard's part of the batch of a gradient step: the same for all its phases."""
+    def draw_anew(self, number: int, shard: int) -> Batch:
+        """From the block."""
         first, block = self.block(number, shard)
+        if self.steps_at_once == 1:
+            return block
         rows = slice((number - first) * self.shard_batch, (number - first + 1) * self.shard_batch)
         return Drawn(block.transitions.part(rows), block.weights[rows], block.indices[rows], block.generations[rows])
 

@@ -9,11 +9,11 @@ policy   minimise  alpha log pi(a | o) - min_k Q_k(o, a),  a ~ pi by reparametri
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 
+from whorl.agents.continuous.inputs import EncodedRows, formula_form, tensor_form
 from whorl.agents.continuous.learning import ContinuousLearning
 from whorl.agents.contract import LearnerSettings, Step
 from whorl.agents.off_policy.learning import Contributed, Phase
@@ -22,7 +22,14 @@ from whorl.agents.sac.acting import LOG_TEMPERATURE, network, plan, spec
 from whorl.agents.sac.config import SACConfig
 from whorl.models.critics import Critics
 from whorl.ops.bounded import Squashed, squashed_gaussian, squashed_gaussian_gradient
-from whorl.ops.critics import critic_errors, soft_value, temperature_gradient
+from whorl.ops.critics import (
+    clipped_double_q,
+    clipped_double_q_gradient,
+    critic_errors,
+    soft_value,
+    temperature_gradient,
+)
+from whorl.ops.namespace import host, namespace
 from whorl.ops.td import td_target
 from whorl.replay.buffer import Batch
 from whorl.types import EnvSpec
@@ -42,7 +49,7 @@ class SACLearning(ContinuousLearning):
         }
         targets = {"critics": Following(parts.part("critic"), config.tau)}
         super().__init__(config, env, settings, spec(config, env), parts, described, phases, targets)
-        self._target_critics = Critics(described, self.targets["critics"].tensors)
+        self._target_critics = Critics(described, self.targets["critics"].tensors, self.scratch)
         self._start = math.log(config.temperature)
         self._target_entropy = config.target_entropy * described.head.size
 
@@ -57,35 +64,31 @@ class SACLearning(ContinuousLearning):
 
     def gradient(self, step: Step, shard: int, batch: Batch, gradients: dict[str, Tensor]) -> Contributed:
         """The gradient of one phase, summed over the batch."""
-        now, then = self.inputs(batch.transitions)
+        drawn = self.inputs(batch, shard)
         if step.phase == "policy":
-            return self._policy_gradient(now, step, shard, gradients)
-        transitions = batch.transitions
-        sample = self._sample(then, step, shard)
-        value = soft_value(self._target_critics.values(then), sample.log_prob, self.temperature)
-        target = td_target(self.tensor(transitions.reward), self.tensor(transitions.discount), value)
-        q = self.critics.values(now)
-        errors = critic_errors(q, target, self.tensor(batch.weights))
-        self.critics.backward(errors.gradient, gradients)
-        sums = (len(now), float(errors.loss.sum()), float(q[0].sum()))
-        return Contributed(sums, errors.error.cpu().numpy())
+            return self._policy_gradient(drawn.now, step, shard, gradients)
+        sample = self._sample(self.actor.outputs, drawn.then, step, shard)
+        q_next = formula_form(self._target_critics.values(drawn.then.inputs))
+        target = td_target(drawn.reward, drawn.discount, soft_value(q_next, sample.log_prob, self.temperature))
+        q = formula_form(self.critics.forward(drawn.now.inputs))
+        errors = critic_errors(q, target, drawn.weight)
+        self.critics.backward(tensor_form(errors.gradient), gradients)
+        sums = (self.shard_batch, float(errors.loss.sum()), float(q[0].sum()))
+        return Contributed(sums, host(errors.error))
 
-    def _policy_gradient(self, now: Tensor, step: Step, shard: int, gradients: dict[str, Tensor]) -> Contributed:
-        rows, temperature = len(now), self.temperature
-        sample = self._sample(now, step, shard)
-        q = self.critics.values(now)
-        least, which = q.min(0)
-        d_q = torch.zeros_like(q).scatter_(0, which[None], -1.0)
-        d_log_prob = torch.full_like(sample.log_prob, temperature)
-        d_outputs = squashed_gaussian_gradient(sample, self.critics.action_gradient(d_q), d_log_prob)
-        self.actor.backward(d_outputs, gradients)
-        torch.sum(temperature_gradient(sample.log_prob, self._target_entropy), 0, True, out=gradients[LOG_TEMPERATURE])
-        log_prob = float(sample.log_prob.sum())
-        return Contributed((rows, temperature * log_prob - float(least.sum()), -log_prob, rows * temperature))
+    def _policy_gradient(self, now: EncodedRows, step: Step, shard: int, gradients: dict[str, Tensor]) -> Contributed:
+        rows, temperature = self.shard_batch, self.temperature
+        sample = self._sample(self.actor.forward, now, step, shard)
+        q = formula_form(self.critics.forward(now.inputs))
+        d_action = formula_form(self.critics.action_gradient(tensor_form(-clipped_double_q_gradient(q))))
+        d_log_prob = namespace(q).full_like(sample.log_prob, temperature)
+        self.actor.backward(tensor_form(squashed_gaussian_gradient(sample, d_action, d_log_prob)), gradients)
+        gradients[LOG_TEMPERATURE].fill_(float(temperature_gradient(sample.log_prob, self._target_entropy).sum()))
+        log_prob, value = float(sample.log_prob.sum()), float(clipped_double_q(q).sum())
+        return Contributed((rows, temperature * log_prob - value, -log_prob, rows * temperature))
 
-    def _sample(self, inputs: Tensor, step: Step, shard: int) -> Squashed:
+    def _sample(self, actor: Callable[[Tensor], Tensor], rows: EncodedRows, step: Step, shard: int) -> Squashed:
         """Draw an action for each row, and put it into the critics' inputs."""
-        outputs = self.actor.forward(inputs[:, : self.features])
-        sample = squashed_gaussian(outputs, self.normal(step, shard))
-        inputs[:, self.features :] = sample.action.t()
+        sample = squashed_gaussian(formula_form(actor(rows.features)), self.normal(step, shard))
+        rows.actions[...] = sample.action
         return sample

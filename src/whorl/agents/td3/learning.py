@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from whorl.agents.continuous.deterministic import DeterministicLearning
 from whorl.agents.contract import LearnerSettings, Step
 from whorl.agents.td3.acting import network, spec
 from whorl.agents.td3.config import TD3Config
 from whorl.ops.bounded import smoothed
+from whorl.ops.namespace import AnyArray
 from whorl.types import EnvSpec
 
 
@@ -19,8 +18,6 @@ class TD3Learning(DeterministicLearning):
         super().__init__(config, env, settings, spec(config, env), network(config, env), config.policy_delay)
         self._target_noise, self._limit = config.target_noise, config.target_noise_limit
 
-    def smooth(self, action: Tensor, step: Step, shard: int) -> Tensor:
+    def smooth(self, action: AnyArray, step: Step, shard: int) -> AnyArray:
         """Target policy smoothing."""
-        normal = self.normal(step, shard)
-        moved: Tensor = smoothed(action, normal, self._target_noise, self._limit)
-        return moved
+        return smoothed(action, self.normal(step, shard), self._target_noise, self._limit)

@@ -219,6 +219,8 @@ class InlineGroup:
 
     def _meet(self, brought: Any, work: Callable[[dict[int, Any]], Any]) -> Generator[Wait, None, Any]:
         meeting = self._meeting
+        if self.size == 1:
+            return work({0: brought})
         self._round += 1
         meeting.arrived[self.rank] = brought
         if len(meeting.arrived) == self.size:

@@ -63,6 +63,8 @@ class LocalGroup:
     def sum(self, buffers: Sequence[Array]) -> Generator[Wait, None, Array]:
         if len(buffers) != self._buffers:
             raise ValueError(f"{self.name} takes {self._buffers} buffers of each member, got {len(buffers)}")
+        if self.size == len(buffers) == 1:
+            return self._adder.raw(buffers[0])  # the sum of one is itself
         if self.size == 1:
             return self._adder.total([self._adder.runs(buffer) for buffer in buffers])
         parity = (self._round + 1) & 1

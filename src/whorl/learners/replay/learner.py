@@ -41,7 +41,6 @@ class ReplayLearner(Learner):
         yield from self._hear(batch, tally)
         # Replays hand nothing out before learning is to start; of what each of them holds only a part is known here.
         env_steps = max(self.env_steps, self.job.config.agent.learning_starts)
-        self.previous_weights[:] = self.learning.weights()
         for i, waiting in enumerate(self._waiting.values()):
             waiting.begin(batch[i :: len(self._waiting)])
         self.learning.begin({}, Progress(self.updates, env_steps, self.job.config.run.steps))
