@@ -44,6 +44,7 @@ check: install ## Lint, format, types, layering, documentation (what CI runs bef
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python tools/reference.py --check
+	@$(BIN)/python tools/matrix.py --check
 	@$(BIN)/python tools/check_docs.py
 
 test: check ## Check, then run every test but the long ones
@@ -57,6 +58,7 @@ bench: install ## Measure against peers, each in an environment of its own below
 
 docs: install ## Write the generated reference pages again and check every link
 	@$(BIN)/python tools/reference.py
+	@$(BIN)/python tools/matrix.py
 	@$(BIN)/python tools/check_docs.py
 
 clean: ## Remove .venv, caches and benchmark environments; runs and evidence stay

@@ -97,6 +97,7 @@ def write_trajectory(lanes: list[MadeUpLane], number: int) -> Arrays:
         ENV, rows=AGENT.rows, tail_rows=1, lanes=len(lanes), fields=AGENT.fields, state=AGENT.state
     )
     out = layout.views(layout.allocate())
+    out["begin/episode_return"][:], out["begin/episode_length"][:] = _sums(lanes)
     for row in range(AGENT.rows + 1):
         for i, lane in enumerate(lanes):
             out["obs/obs"][row, i] = lane.observation()
@@ -107,8 +108,16 @@ def write_trajectory(lanes: list[MadeUpLane], number: int) -> Arrays:
             out["first"][row, i], out["valid"][row, i] = first, valid and not fault
             out["action"][row, i], out["reward"][row, i] = action, reward
             out["terminated"][row, i], out["truncated"][row, i] = terminated, truncated
+    out["end/episode_return"][:], out["end/episode_length"][:] = _sums(lanes)
+    out["env_steps"][0] = np.count_nonzero(out["valid"][: AGENT.rows])
     out["number"][0] = number
     out["end/exact"][0] = True
     out["end/episode"][:] = [lane.episode for lane in lanes]
     out["end/state/h"][:] = number
     return out
+
+
+def _sums(lanes: list[MadeUpLane]) -> tuple[list[float], list[int]]:
+    """Returns and lengths so far, as an actor stamps them."""
+    under_way = [(0.0, 0) if lane.ended else (lane.total, len(lane.actions)) for lane in lanes]
+    return [total for total, _ in under_way], [length for _, length in under_way]

@@ -54,12 +54,18 @@ class Journal:
         self._history: list[tuple[int, float]] = []
         self._staleness: dict[int, int] = {}
         self._warnings: list[str] = []
+        self._notes: list[str] = []
         self._restarts = 0
         self._lost = 0
         self._failed_saves = 0
         self._checkpoint: tuple[int, float] | None = None
         self._opened: Mapping[str, Any] = {}
         self._env_steps_at_start: int | None = None
+        self._counted_before = 0
+
+    def replaced(self, cluster: Cluster) -> None:
+        """This cluster is closed, and another goes on with the run."""
+        self._counted_before += _counted(cluster)
 
     def lost(self, env_steps: int) -> None:
         """Environment steps of an actor that died before it handed them over."""
@@ -128,6 +134,10 @@ class Journal:
             self._shown_at = time.monotonic()
             self._console.update(self.status(cluster))
 
+    def note(self, text: str) -> None:
+        """Something that happened as it was asked for."""
+        self._notes = [*self._notes, text][-SHOWN_WARNINGS:]
+
     def status(self, cluster: Cluster) -> RunStatus:
         """A snapshot for people."""
         config = self._job.config
@@ -157,6 +167,7 @@ class Journal:
             checkpoint_update=self._checkpoint[0] if self._checkpoint else None,
             checkpoint_age_s=time.monotonic() - self._checkpoint[1] if self._checkpoint else None,
             warnings=tuple(self._warnings),
+            notes=tuple(self._notes),
             phase="" if self._records_since_open else "starting",
         )
 
@@ -244,12 +255,15 @@ class Journal:
             dropped=dropped,
             lost=self._lost,
             in_flight=collected - taken - self._lost,
+            reused=int(summary.get("reused", 0)),
         )
 
     def _collected(self, cluster: Cluster | None) -> int:
-        return (self._env_steps_at_start or 0) + (
-            cluster.counted("actor") + cluster.counted("learner") if cluster else 0
-        )
+        return (self._env_steps_at_start or 0) + self._counted_before + (_counted(cluster) if cluster else 0)
+
+
+def _counted(cluster: Cluster) -> int:
+    return cluster.counted("actor") + cluster.counted("learner")
 
 
 def _mean_of(counts: Iterable[tuple[int, int]]) -> float:

@@ -6,13 +6,14 @@ Everything that can be refused is refused here, before any process starts.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import gymnasium
 
 from whorl.agents.contract import AgentSpec
 from whorl.agents.registry import get_agent
-from whorl.config.schema import Config
+from whorl.config.schema import Config, WorkflowConfig
+from whorl.elastic import check_schedule
 from whorl.engines.local.limits import available_memory_bytes
 from whorl.envs.check import probe_apart
 from whorl.envs.probe import EnvProbe, probe_env
@@ -21,7 +22,7 @@ from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.models.precision import resolve_precision
 from whorl.runs.tensorboard import require_tensorboard
-from whorl.trajectory.lanes import LaneMap, strand_width
+from whorl.trajectory.lanes import LaneMap, check_groups, strand_width
 from whorl.types import EnvSpec
 from whorl.workflows.contract import Workflow
 from whorl.workflows.registry import get_workflow
@@ -29,12 +30,17 @@ from whorl.workflows.registry import get_workflow
 
 def prepare(config: Config) -> Job:
     """The job of a config, with the engine chosen where the user left it open. Touches no file."""
-    LaneMap.from_resources(config.resources, config.workflow.trajectories_per_update)
     workflow = get_workflow(config.workflow.name)
+    if workflow.even_groups:
+        check_groups(config.resources)
+    LaneMap.from_resources(config.resources, config.workflow.trajectories_per_update)
     probe = _look_at(config)
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
+    workflow.check(config, agent_spec)
+    _check_settings(config, workflow)
     tolerance = ("strict", "correctable", "any")
-    if tolerance.index(agent_spec.staleness) < tolerance.index(workflow.staleness):
+    bears = tolerance.index(agent_spec.staleness) >= tolerance.index(workflow.staleness)
+    if not bears and not config.workflow.accept_stale:
         correct = "--set agent.vtrace=true to correct for it, or " if hasattr(config.agent, "vtrace") else ""
         raise ConfigError(
             f"{config.agent_name} learns from fresh data only, and {workflow.name} brings stale data: "
@@ -45,19 +51,21 @@ def prepare(config: Config) -> Job:
             f"agent.burn_in = {agent_spec.lead_rows}: in {workflow.name} a sequence lies within one trajectory: its "
             f"burn-in must be shorter than agent.rows = {agent_spec.rows}"
         )
-    if workflow.in_order and (config.workflow.trajectories_per_update or config.workflow.max_staleness is not None):
+    pace = config.workflow
+    if workflow.in_order and (
+        pace.trajectories_per_update or pace.max_staleness is not None or pace.publish_every > 1 or pace.accept_stale
+    ):
         raise ConfigError(
             f"{workflow.name} always learns from one trajectory of each actor, none of them too stale: leave out "
-            "workflow.trajectories_per_update and workflow.max_staleness, or use --workflow async"
+            "workflow.trajectories_per_update, max_staleness, publish_every and accept_stale, or use --workflow async"
         )
-    workflow.check(config, agent_spec)
     _check_schedule(config, workflow)
     _check_replay(config, agent_spec)
     engine, hosted = _place(config, probe)
     recorded = config.run.record_schedule or config.run.replay_schedule  # by actor, each trajectory with one version
     apart = hosted and workflow.has_strands and not recorded
     precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))
-    return Job(
+    job = Job(
         config=replace(
             config, engine=replace(config.engine, name=engine), run=replace(config.run, precision=precision)
         ),
@@ -66,6 +74,8 @@ def prepare(config: Config) -> Job:
         envs_per_strand=strand_width(config.resources.envs_per_actor) if apart else 0,
         warnings=(probe.warning,) if probe.warning else (),
     )
+    check_schedule(job)
+    return job
 
 
 def check_machine(config: Config) -> None:
@@ -83,6 +93,16 @@ def check_machine(config: Config) -> None:
     if int(device.partition(":")[2] or 0) >= count:
         found = f"{count} GPU{'s' * (count > 1)}" if count else "no GPU"
         raise ConfigError(f"resources.device: there is no {device}, PyTorch sees {found} here; use --device cpu")
+
+
+def _check_settings(config: Config, workflow: Workflow) -> None:
+    """A setting that means nothing here was meant for another workflow."""
+    for field in fields(WorkflowConfig):
+        changed = getattr(config.workflow, field.name) != field.default
+        if changed and field.name != "name" and field.name not in workflow.settings:
+            raise ConfigError(
+                f"workflow.{field.name} means nothing in {workflow.name}: leave it out, or use a --workflow that has it"
+            )
 
 
 def _check_schedule(config: Config, workflow: Workflow) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from whorl.config.actors_schedule import parse_schedule
 from whorl.config.layers import Layer, resolve
 from whorl.config.parse import Given, build, given_by_keywords, given_by_text
 from whorl.config.presets import find_preset
@@ -18,8 +19,23 @@ from whorl.config.suggest import did_you_mean, nearest
 from whorl.config.toml import load_toml
 from whorl.errors import ConfigError
 
-ALIASES = {"a3c": ("a2c", "gradients"), "ddppo": ("ppo", "allreduce")}
-"""Known pairs of an agent and a workflow, by the name they are known under."""
+
+class Alias(NamedTuple):
+    """A known pair of an agent and a workflow."""
+
+    agent: str
+    workflow: str
+    settings: Mapping[str, Any] = {}
+    """What else is meant by the name; presets and users have the last word."""
+
+
+_APEX = {"dueling": True, "n_step": 3, "epsilon_end": 0.4, "replay": {"prioritised": True}}
+ALIASES = {
+    "a3c": Alias("a2c", "gradients"),
+    "apex": Alias("dqn", "replay", {"agent": _APEX}),
+    "ddppo": Alias("ppo", "allreduce"),
+}
+"""By the name they are known under."""
 
 
 def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (), file: Layer | None = None) -> Config:
@@ -32,13 +48,21 @@ def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (),
             raise ConfigError(f"{item.where}: the agent is not a setting; name it first, as in: whorl train AGENT ENV")
     asked = _named_in(file, "agent", "name") if agent is None else agent
     _refuse_unknown("agent", asked, [*agent_names(), *ALIASES])
-    agent_name, usual_workflow = ALIASES.get(asked, (asked, ""))
+    alias = ALIASES.get(asked, Alias(asked, ""))
+    agent_name = alias.agent
     found = get_agent(agent_name)
     env_id = _last_env_id(given)
     preset_env = _named_in(file, "env", "id") if env_id is None else env_id
     preset = find_preset(asked, preset_env) or find_preset(agent_name, preset_env)
-    config = resolve(agent_name, found.config, preset=preset.layer if preset else None, file=file, given=given)
-    return _completed(config, usual_workflow or found.workflow)
+    config = resolve(
+        agent_name,
+        found.config,
+        alias=Layer(f"the alias {asked}", alias.settings),
+        preset=preset.layer if preset else None,
+        file=file,
+        given=given,
+    )
+    return _completed(config, alias.workflow or found.workflow)
 
 
 def config_from_file(path: Path, given: Iterable[Given] = ()) -> Config:
@@ -73,7 +97,9 @@ def _completed(config: Config, default_workflow: str) -> Config:
     _refuse_unknown("workflow", workflow.name, [name for name, _ in workflow_table()])
     if config.engine.name:
         _refuse_unknown("engine", config.engine.name, [name for name, _ in engine_table()])
-    resources = replace(config.resources, shards=config.resources.shards or config.resources.learners)
+    asked = config.resources
+    most = max((change.actors for change in parse_schedule(asked.actors_schedule)), default=0)
+    resources = replace(asked, shards=asked.shards or asked.learners, actors=max(asked.actors, most))
     return get_workflow(workflow.name).settle(replace(config, workflow=workflow, resources=resources))
 
 

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from whorl.config.actors_schedule import parse_schedule
 from whorl.config.layers import dump_toml
+from whorl.elastic import Crowd, check_size, with_actors
 from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
 from whorl.errors import CheckpointError, WhorlError, last_line
@@ -22,6 +25,7 @@ from whorl.runs.directory import RunDirectory
 from whorl.runs.files import shown
 from whorl.runs.result import Result, Status
 from whorl.runs.status import one_line
+from whorl.runs.wishes import WishBox
 from whorl.signals import HeldInterrupt
 from whorl.types import Array
 from whorl.workflows.registry import get_workflow
@@ -60,16 +64,27 @@ class Session:
         self._lock = directory.lock()
         try:
             self.job = replace(job, run_dir=directory.path, token=self._lock.token)
-            plan, engine = plan_of(self.job)
+            self._crowd = Crowd(self.job)
+            self._box = WishBox(directory.path)
+            self._due = deque(parse_schedule(job.config.resources.actors_schedule))
+            self._shares_out = get_workflow(job.config.workflow.name).in_order
+            """Another number of actors takes another plan."""
+            self._actors_of_next_plan: int | None = None
+            plan, engine = plan_of(self._job_with(self._crowd.acting))
             if write_config:
                 directory.write_config(dump_toml(self.job.config))
             self.journal = Journal(directory, self.job, console)
+            if self.job.lane_map.strands_per_actor > 1:
+                self.journal.note(f"slow environments: each of {self.job.lane_map.lanes} goes at its own pace")
             for warning in (*job.warnings, *self._lock.warnings):
                 self.journal.warn(warning)
             self.cluster: Cluster = engine.launch(plan, self)
         except BaseException:
             self._lock.close()
             raise
+
+    def _job_with(self, actors: int) -> Job:
+        return with_actors(self.job, actors) if self._shares_out else self.job
 
     # What roles report ------------------------------------------------------------------------------------------------
 
@@ -80,11 +95,13 @@ class Session:
             case "opened":
                 self._opened = True
                 self.journal.opened(body, self.cluster)
+                self._follow_schedule()
                 self.allow(self._limit)  # a restarted learner has forgotten how far it may go
                 for kind in sorted(self._wishes):
                     self._ask(kind)
             case "metrics":
                 self.journal.record(body)
+                self._follow_schedule()
                 if self.journal.updates == 1:
                     self.cluster.resources()  # measured once early and once at the end: a role may be gone by then
             case "saved":
@@ -108,6 +125,59 @@ class Session:
         """A process was lost and is being replaced."""
         self.journal.restarted(role, incarnation, cause)
 
+    # How many act -----------------------------------------------------------------------------------------------------
+
+    def resize(self, actors: int) -> None:
+        """Have so many actors act from now on (in exact workflows: from the next update on)."""
+        check_size(self.job, actors)
+        before = self.actors
+        if actors == before:
+            return
+        if self._shares_out:
+            self._actors_of_next_plan = actors
+        else:
+            self._crowd.become(self.cluster, actors)
+        self.journal.note(f"from here on {_actors(actors)}, not {before} (at {self.journal.env_steps} env steps)")
+
+    @property
+    def actors(self) -> int:
+        """How many act, or are about to."""
+        return self._actors_of_next_plan or self._crowd.acting
+
+    def _follow_schedule(self) -> None:
+        wanted = None
+        while self._due and self._due[0].env_steps <= self.journal.env_steps:
+            wanted = self._due.popleft().actors
+        if wanted is not None:
+            self.resize(wanted)
+
+    def _hear_wishes(self) -> None:
+        wish = self._box.look()
+        if wish is None or self.finished is not None:
+            return
+        try:
+            before = self.actors
+            self.resize(wish.actors)
+            self._box.answer(wish, f"from now on {_actors(wish.actors)}, not {before}")
+        except WhorlError as error:
+            self._box.answer(wish, str(error), refused=True)
+
+    def _change_plan(self) -> None:
+        """Save between two updates, end every role, and go on with others from there."""
+        actors, self._actors_of_next_plan = self._actors_of_next_plan, None
+        assert actors is not None
+        limit = self._limit
+        self._wish("stop", lambda: False)
+        if self.finished is None or self.finished["complete"] or self.finished["save_error"]:
+            return
+        self.finished, self._opened = None, False
+        self.journal.replaced(self.cluster)
+        self.cluster.close()
+        self._crowd.acting = actors
+        plan, engine = plan_of(self._job_with(actors))
+        self.cluster = engine.launch(plan, self)
+        self._limit = limit
+
     # What the driver wishes -------------------------------------------------------------------------------------------
 
     @property
@@ -130,12 +200,19 @@ class Session:
         on or be saved afterwards."""
         with HeldInterrupt() as interrupt:
 
+            def over() -> bool:
+                return until() or self.finished is not None or interrupt.came
+
             def enough() -> bool:
                 self.journal.show(self.cluster)
-                return until() or self.finished is not None or interrupt.came
+                self._hear_wishes()
+                return over() or (self._actors_of_next_plan is not None and self._opened)
 
             try:
                 self.cluster.run(enough, timeout_s)
+                while self._actors_of_next_plan is not None and self._opened and not over():
+                    self._change_plan()
+                    self.cluster.run(enough, timeout_s)
             except BaseException as error:
                 self.failure = error
                 raise
@@ -208,6 +285,10 @@ class Session:
                 self.cluster.close()
                 self._lock.close()
         return self._result
+
+
+def _actors(count: int) -> str:
+    return f"{count} actor{'s' * (count > 1)}"
 
 
 def _said_by(error: BaseException) -> str:

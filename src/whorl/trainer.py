@@ -260,6 +260,11 @@ class Trainer:
         """Write a checkpoint and return its path."""
         return self._open_session().save()
 
+    def resize(self, actors: int) -> None:
+        """Have another number of actors act: in exact workflows the same environments over so many actors, in others
+        so many actors with their environments. Nothing that was begun is lost."""
+        self._open_session().resize(check(Kind("integer", bounds=(AtLeast(1),)), actors, "actors"))
+
     def policy(self) -> TrainedPolicy:
         """The current policy, to act with."""
         return self._open_session().policy()

@@ -124,6 +124,7 @@ def test_lists(whorl):
         "a2c    Plain policy gradient.",
         "ppo    Clipped policy gradient.",
         "a3c    a2c in the workflow gradients",
+        "apex   dqn in the workflow replay",
         "ddppo  ppo in the workflow allreduce",
     ]
     assert whorl("list", "workflows")[1] == "sync     All wait.\noverlap  One behind.\n"

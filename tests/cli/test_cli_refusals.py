@@ -8,13 +8,13 @@ TRAIN = ("train", "ppo", "CartPole-v1")
 
 BAD_INPUT = [
     (("trian",), "there is no command 'trian'; did you mean train?"),
-    (("zzz",), "there are train, resume, eval"),
+    (("zzz",), "there are train, resume, resize, eval"),
     (("--versoin",), "unknown option --versoin; did you mean --version?"),
     (("--quite", "train"), "unknown option --quite; did you mean --quiet?"),
     (("train",), "arguments are required: AGENT | FILE.toml"),
     (("train", "ppo"), "which environment? Try: whorl train ppo CartPole-v1"),
     (("train", "pp0", "CartPole-v1"), "there is no agent 'pp0'; did you mean ppo?"),
-    (("train", "zzz", "CartPole-v1"), "there is no agent 'zzz'; there are a2c, a3c, ddppo, ppo"),
+    (("train", "zzz", "CartPole-v1"), "there is no agent 'zzz'; there are a2c, a3c, apex, ddppo, ppo"),
     (("train", "ppo", ""), "env.id: empty"),
     ((*TRAIN, "more"), "unexpected argument 'more'"),
     ((*TRAIN, "--actor", "4"), "unknown option --actor; did you mean --actors?"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -63,6 +64,17 @@ def deal(role: Role, out: Channel) -> RoleGenerator:
         out.commit()
 
 
+def claim_and_count(role: Role, source: Channel) -> RoleGenerator:
+    """Tell how often something was handed over, before and after some of it was taken."""
+    while source.handed_over < role.job["items"]:
+        yield Wait((source.readable,), "more numbers")
+        if source.filled == role.job["slots"]:
+            role.line.send("counted", {"handed_over": source.handed_over})
+            yield from source.claim()
+            source.release()
+    role.line.send("counted", {"handed_over": source.handed_over})
+
+
 def fill_and_tell(role: Role, out: Channel) -> RoleGenerator:
     """Fill every slot, then try one more with a short wait."""
     for number in range(role.job["slots"]):
@@ -104,6 +116,7 @@ def publish(role: Role, board: Board) -> RoleGenerator:
     for version in range(3):
         yield from role.line.expect("next")
         board.layout.views(buffer)["row"][:] = version
+        board.layout.views(buffer)["number"][...] = 1000 + version
         board.publish(version, buffer)
         role.line.send("published", to=RoleId("reader", 0))
     try:
@@ -130,6 +143,10 @@ def follow(role: Role, board: Board) -> RoleGenerator:
         assert changed
         assert not board.changed.ready()
         yield from role.line.expect("published")
+    beginning = buffer[:8].copy()
+    beginning[:] = 255
+    assert board.read(beginning, version=1) == 1
+    assert beginning.view(np.int64)[0] == 1001  # a shorter buffer gets the beginning
     seen.append(board.read(buffer, version=1))
     seen.append(int(row[0]))
     try:
@@ -292,3 +309,19 @@ def close_politely(role: Role) -> RoleGenerator:
     finally:
         role.line.send("closing")
         Path(role.job["witness"]).write_text("closed\n")
+
+
+def until_told(role: Role) -> RoleGenerator:
+    """Count a step, say so, and wait for leave to end."""
+    role.clock.count(1)
+    role.line.send("up", {"incarnation": role.incarnation})
+    yield from role.line.expect("leave")
+
+
+def watch(role: Role) -> RoleGenerator:
+    """Pass on what is heard of others. Wakes up now and then: a thread in which nobody ever can is stalled."""
+    while True:
+        with contextlib.suppress(StalledError):
+            yield Wait((role.line.readable,), "news", timeout_s=0.05)
+        while (message := role.line.try_receive()) is not None:
+            role.line.send("heard", message.body)

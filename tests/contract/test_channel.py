@@ -43,6 +43,21 @@ def test_several_readers_share_a_channel_without_doubles(run):
     assert all(numbers == sorted(numbers) for numbers in taken)
 
 
+def test_every_hand_over_is_counted_whoever_takes_it(run):
+    readers = tuple(RoleId("reader", index) for index in range(2))
+    plan = Plan(
+        roles=(
+            RoleSpec(writer_id(0), "contract_roles:count", {"out": "numbers"}),
+            *(RoleSpec(reader, "contract_roles:claim_and_count", {"source": "numbers"}) for reader in readers),
+        ),
+        job={"items": 5, "slots": 2},
+        channels=(ChannelSpec("numbers", NUMBERS, 2, writer_id(0), readers),),
+    )
+    counted = [body["handed_over"] for body in run(plan).bodies("counted")]
+    assert counted.count(5) >= 2
+    assert set(counted) <= set(range(2, 6))
+
+
 def test_a_full_channel_blocks_its_writer_and_a_reserved_slot_stays_reserved(run):
     plan = Plan(
         roles=(

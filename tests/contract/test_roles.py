@@ -11,7 +11,7 @@ from contract_roles import NUMBERS, SUMS
 
 from whorl import errors
 from whorl.config.schema import EngineConfig
-from whorl.engines.contract import ChannelSpec, GroupSpec, Plan, RoleId, RoleSpec
+from whorl.engines.contract import JOINED, ChannelSpec, GroupSpec, Plan, RoleId, RoleSpec
 from whorl.engines.registry import engine_table, make_engine
 from whorl.errors import BadInputError, ConfigError, StalledError
 
@@ -147,3 +147,38 @@ def test_nothing_is_left_behind(engine, recorder):
             cluster.run(until=lambda: False, timeout_s=20)
     assert descriptors() == before
     assert not psutil.Process().children(recursive=True)
+
+
+def test_a_parked_role_is_started_when_asked_for_and_those_are_told_who_want_to_know(engine, recorder):
+    learner = RoleId("learner", 0)
+    plan = Plan(
+        roles=(
+            RoleSpec(ROLE, "contract_roles:until_told", notify=(learner,), parked=True),
+            RoleSpec(learner, "contract_roles:watch"),
+        ),
+        job={},
+    )
+    with engine.launch(plan, recorder) as cluster:
+
+        def run_until(ups: int) -> None:
+            cluster.run(until=lambda: len(recorder.bodies("up")) == ups == len(recorder.bodies("heard")), timeout_s=20)
+
+        cluster.run(until=lambda: False, timeout_s=0.3)
+        assert recorder.bodies("up") == []
+        cluster.start([ROLE])
+        run_until(1)
+        cluster.park([ROLE])
+        cluster.send(ROLE, "leave")
+        cluster.start([ROLE])  # before it can have ended
+        run_until(2)
+        cluster.park([ROLE])
+        cluster.send(ROLE, "leave")
+        cluster.run(until=lambda: False, timeout_s=0.5)
+        assert len(recorder.bodies("up")) == 2, "it stays away until it is asked for"
+        cluster.start([ROLE])
+        run_until(3)
+        assert cluster.counted("actor") == 3
+        assert cluster.restarts["actor"] == 0
+    heard = [(body["incarnation"], body["cause"], body["counted"]) for body in recorder.bodies("heard")]
+    assert heard == [(1, JOINED, 0), (2, JOINED, 1), (3, JOINED, 1)]
+    assert recorder.restarts == []

@@ -109,3 +109,22 @@ def test_a_signal_while_the_learner_is_being_replaced_is_not_forgotten(run_dir: 
     assert result_of(run_dir)["status"] == "preempted"
     assert whorl("resume", run_dir).code == 0
     same_as(run_dir)
+
+
+@pytest.mark.parametrize("workflow", ["window", "queue"])
+def test_workflows_without_an_order_save_and_go_on_too(run_dir: Path, workflow: str) -> None:
+    small = ("--steps", "200000", "--actors", "2", "--learners", "2", "--set", "run.checkpoint_every_s=1000")
+    metrics = run_dir / "metrics.jsonl"
+    with Command("train", "impala", "CartPole-v1", *small, "--workflow", workflow, "--run-dir", run_dir) as command:
+        until(lambda: metrics.exists() and metrics.stat().st_size, "an update")
+        os.killpg(command.pid, signal.SIGTERM)
+        started = time.monotonic()
+        ended = command.ended()
+    assert time.monotonic() - started < 5.0
+    assert (ended.code, ended.err) == (75, "")
+    before = result_of(run_dir)
+    assert updates_saved(run_dir) == [before["updates"]]
+    assert whorl("resume", run_dir, "--steps", str(before["env_steps"] + 2000)).code == 0
+    result = result_of(run_dir)
+    assert result["updates"] > before["updates"]
+    assert result["transitions"]["in_flight"] >= 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,18 +29,16 @@ def assert_stands_where(ledger: Ledger, lanes: list[MadeUpLane]) -> None:
 def test_it_follows_every_lane_and_counts_what_ended(script):
     lanes = [MadeUpLane(i, list(script[i])) for i in range(4)]
     ledger = Ledger(range(4), ENV, AGENT)
-    episodes, faults, env_steps = [], 0, 0
+    episodes, faults = [], 0
     for number in range(5):
         accepted = ledger.accept(write_trajectory(lanes, number))
-        episodes += accepted.episodes
+        episodes += accepted.ended
         faults += accepted.faults
-        env_steps += accepted.env_steps
         assert_stands_where(ledger, lanes)
     assert ledger.number == 5
     assert faults == sum(lane.faults for lane in lanes)
-    assert env_steps == sum(lane.steps for lane in lanes)
     for lane in lanes:
-        mine = [(end.episode_return, end.length) for end in episodes if end.lane == lane.lane]
+        mine = [(end.episode_return, end.length) for end in episodes if end.column == lane.lane]
         assert mine == lane.finished
 
 
@@ -85,19 +81,36 @@ def test_a_lane_that_was_given_up_is_told_to_begin_a_later_episode_once():
     assert not ledger.order()["skip"].any()
 
 
-def test_discounted_returns_restart_with_each_episode():
-    lane = MadeUpLane(0, ["step", "end"])
-    trajectory = write_trajectory([lane], 0)
-    trajectory["reward"][:, 0] = [1, 2, 0, 1, 1, 1]
-    agent = replace(AGENT, wants_discounted_return=True)
-    trace = Ledger(range(1), ENV, agent).accept(trajectory).discounted_return[:, 0]
-    # Row 2 is the final-observation row, row 3 the first of the next episode.
-    assert np.allclose(trace, [1, 2.9, 2.61, 1, 1.9, 2.71])
-
-
 def test_orders_survive_packing():
     states = [MadeUpLane(i, ["end"] if i else []).state() for i in range(3)]
     states[1].snapshot, states[2].observation = b"abc", None
     there = unpack_lane_states(pack_lane_states(states, ENV), ENV)
     assert [state.snapshot for state in there] == [None, b"abc", None]
     assert there[2].observation is None
+
+
+def test_a_lane_whose_actions_nobody_knows_begins_an_episode_that_nobody_has_begun():
+    lanes = [MadeUpLane(0, ["step"]), MadeUpLane(1, ["end"] + ["step"] * 3 + ["end"]), MadeUpLane(2, [])]
+    ledger = Ledger(range(3), ENV, AGENT)
+    assert ledger.leave_unfinished(0) == 0
+    assert not ledger.order()["skip"].any()  # a fresh run begins with the first episodes
+    end = write_trajectory(lanes, 4)
+    ledger.stand_at(end)
+    assert ledger.number == 5
+    assert ledger.leave_unfinished(0) == 2  # the second lane's has ended
+    assert ledger.order()["skip"].tolist() == [1 + AGENT.rows] * 3
+    ledger.leave_unfinished(2)  # two were lost there: each may have begun as many as there are rows
+    assert ledger.order()["skip"].tolist() == [2 * (1 + AGENT.rows)] * 3
+    assert ledger.order()["episode"].tolist() == [lane.episode for lane in lanes]
+
+
+def test_a_lane_with_a_snapshot_goes_on_from_it():
+    ledger = Ledger(range(2), ENV, AGENT)
+    end = write_trajectory([MadeUpLane(i, []) for i in range(2)], 0)
+    end["end/snapshot"] = np.array([[7, 8, 9], [0, 0, 0]], np.uint8)
+    end["end/snapshot_length"] = np.array([3, 0])
+    ledger.stand_at(end)
+    assert ledger.leave_unfinished(1) == 1
+    first, second = unpack_lane_states(ledger.order(), ENV)
+    assert (first.skip, first.snapshot) == (0, bytes([7, 8, 9]))
+    assert second.skip == 1 + AGENT.rows

@@ -13,9 +13,12 @@ import whorl
 GOAL_RETURN = 475
 JOBS: dict[str, tuple[str, dict[str, Any]]] = {
     "async": ("impala", {"workflow": "async", "actors": 2, "envs_per_actor": 8, "steps": 600_000}),
+    "window": ("impala", {"workflow": "window", "actors": 2, "envs_per_actor": 8, "steps": 2_000_000}),
+    "queue": ("impala", {"workflow": "queue", "actors": 2, "envs_per_actor": 8, "steps": 600_000}),
     "seed": ("impala", {"workflow": "seed", "actors": 2, "envs_per_actor": 8, "steps": 600_000}),
     "allreduce": ("ddppo", {"learners": 2, "envs_per_actor": 8}),
     "gradients": ("a3c", {}),
+    "replay": ("apex", {}),
 }
 
 pytestmark = pytest.mark.timeout(900)  # half a minute on an idle machine

@@ -228,11 +228,11 @@ def test_the_last_update_may_be_followed_at_once_by_anything(tmp_path: Path, eng
 
 
 def test_a_trainer_may_rest_for_longer_than_roles_are_patient(tmp_path: Path) -> None:
-    settings = {"engine.patience_s": 8.0, "agent.rows": 16}  # long enough to start
+    settings = {"engine.patience_s": 12.0, "agent.rows": 16}  # long enough to start
     with whorl.Trainer(
         "ppo", "CartPole-v1", run_dir=tmp_path / "run", actors=2, learners=2, engine="local", set=settings
     ) as trainer:
         trainer.step(2)
-        time.sleep(9.0)
+        time.sleep(13.0)
         trainer.step(1)
         assert trainer.updates == 3

@@ -6,7 +6,7 @@ import pytest
 
 from whorl.config.schema import Resources
 from whorl.errors import ConfigError
-from whorl.trajectory.lanes import LaneMap
+from whorl.trajectory.lanes import LaneMap, check_groups
 
 
 def test_everybody_has_contiguous_lanes():
@@ -18,11 +18,14 @@ def test_everybody_has_contiguous_lanes():
     assert lanes.lanes_per_shard == 2
 
 
+def test_trajectories_of_an_update_are_shared_out_evenly():
+    with pytest.raises(ConfigError, match=r"workflow\.trajectories_per_update=4"):
+        LaneMap.from_resources(Resources(actors=2, learners=2), trajectories=3)
+
+
 @pytest.mark.parametrize(
     ("resources", "suggestion"),
     [
-        (Resources(actors=3, learners=2), "--actors 4"),
-        (Resources(actors=1, learners=2), "--actors 2"),
         (Resources(actors=2, learners=2, shards=3), "resources.shards=4"),
         (Resources(actors=1, envs_per_actor=8, shards=3), "such as 9"),
     ],
@@ -30,6 +33,21 @@ def test_everybody_has_contiguous_lanes():
 def test_what_does_not_divide_is_refused_with_what_would(resources: Resources, suggestion: str):
     with pytest.raises(ConfigError, match=suggestion):
         LaneMap.from_resources(resources)
+
+
+def test_groups_may_be_uneven_where_a_workflow_bears_it():
+    for actors, learners in ((5, 2), (7, 3), (2, 4), (32, 5)):
+        resources = Resources(actors=actors, learners=learners)
+        lanes = LaneMap.from_resources(resources)
+        assert lanes.trajectories == -(-actors // learners)
+        groups = [list(lanes.actors_of_learner(learner)) for learner in range(learners)]
+        assert [actor for group in groups for actor in group] == list(range(actors))
+        assert max(map(len, groups)) - min(map(len, groups)) == 1
+        assert [lanes.learner_of_actor(actor) for actor in range(actors)] == [
+            learner for learner, group in enumerate(groups) for _ in group
+        ]
+        with pytest.raises(ConfigError, match=f"use --actors {-(-actors // learners) * learners}$"):
+            check_groups(resources)
 
 
 @pytest.mark.parametrize(

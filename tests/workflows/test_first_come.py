@@ -64,6 +64,13 @@ def test_a_staleness_bound_is_kept_and_what_exceeds_it_is_counted(tmp_path: Path
     assert result.transitions.dropped > 0
 
 
+def test_weights_shown_now_and_then_force_staleness_on_agents_that_accept_it(tmp_path: Path) -> None:
+    forced = {"workflow.publish_every": 6, "workflow.accept_stale": True, "agent.vtrace": False}
+    result = train(tmp_path, "a2c", engine="inline", more=forced)
+    assert result.staleness.max >= 5
+    assert result.staleness.mean > 2
+
+
 def test_inline_interleaves_in_a_fixed_order(tmp_path: Path) -> None:
     """Not exact by contract, yet the same on the same engine with the same actors: what debugging needs."""
     hashes = {train(tmp_path / name, engine="inline").weights_sha256 for name in ("one", "two")}

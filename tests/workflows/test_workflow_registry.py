@@ -11,10 +11,11 @@ from whorl.errors import BadInputError
 from whorl.workflows.registry import GROUP, get_workflow, workflow_table
 
 PLACE = "plugged_workflow:WORKFLOW"
+OURS = ("sync", "overlap", "async", "window", "queue", "seed", "replay", "allreduce", "gradients")
 
 
 def test_our_own_workflows_are_there() -> None:
-    assert [name for name, _ in workflow_table()][:6] == ["sync", "overlap", "async", "seed", "allreduce", "gradients"]
+    assert [name for name, _ in workflow_table()][: len(OURS)] == [*OURS]
     assert get_workflow("overlap").name == "overlap"
     with pytest.raises(BadInputError, match=r"there is no workflow 'snyc'; did you mean sync\?"):
         get_workflow("snyc")
@@ -24,7 +25,7 @@ def test_an_installed_package_adds_its_own_and_a_broken_one_hides_nothing(monkey
     points = [EntryPoint("plugged", PLACE, GROUP), EntryPoint("broken", "no_such:WORKFLOW", GROUP)]
     monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == GROUP else [])
     table = dict(workflow_table())
-    assert list(table) == ["sync", "overlap", "async", "seed", "allreduce", "gradients", "broken", "plugged"]
+    assert list(table) == [*OURS, "broken", "plugged"]
     assert table["plugged"] == "sync by another name, which promises less"
     assert table["broken"].startswith(
         "cannot be used: the entry point 'broken' of whorl.workflows: no module 'no_such'"

@@ -10,6 +10,7 @@ from typing import Any, Self
 from whorl.actors.apart import ApartCollector
 from whorl.actors.collector import Collector
 from whorl.actors.remote_policy import SERVER, RemotePolicy
+from whorl.actors.stamps import Stamps
 from whorl.engines.contract import Board, Channel, Role, RoleGenerator, RoleId, Wait
 from whorl.engines.faults import fault_hook
 from whorl.envs.contract import LaneEnvs
@@ -42,7 +43,10 @@ class Actor:
         layout = layout or Layout(())
         self.weights = layout.allocate()
         """The flat weights acted with; a workflow reads the version it wants into it."""
-        self._weight_views = layout.views(self.weights)
+        self.weight_views = layout.views(self.weights)
+        """The same by name, as the policy is given them."""
+        self.on_weights: Callable[[], None] | None = None
+        """Called when new weights were read: a workflow may put another array in the place of one."""
         seed = job.config.run.seed
         if commands:
             channels = list(zip(commands, answers, strict=True))
@@ -55,6 +59,8 @@ class Actor:
             self._hosted = None
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
         self._order = -1
+        self._stamps = Stamps(job.agent_spec)
+        self._leaves = False
         self._tells_of_faults_at = 1
         strike = fault_hook(role.id, role.incarnation)
         self._remote = None if inference is None else RemotePolicy(role, *inference, self._listen)
@@ -79,8 +85,14 @@ class Actor:
         states = unpack_lane_states(order, self._job.env)
         yield from self._collector.begin(states, leaves_of(order, "state/"))
         self._order = int(order["order"])
+        self._stamps.begin(order)
         self._numbers = [int(number) for number in order["number"][:: self._job.lane_map.envs_per_strand]]
         return self._numbers[0]
+
+    def stays(self) -> bool:
+        """False once it was told to leave: whatever was begun is handed over, and that is all."""
+        self._listen()
+        return not self._leaves
 
     @property
     def has_strands(self) -> bool:
@@ -89,11 +101,22 @@ class Actor:
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory of all lanes with the weights as they are."""
-        yield from self._collector.fill(trajectory, self._weight_views, version, number)
+        yield from self._collector.fill(trajectory, self.weight_views, version, number)
+        self._stamps.stamp(trajectory)
         self._sign(trajectory, self._role.id.index)
 
-    def stream(self, out: Channel, weights: Board | None) -> RoleGenerator:
-        """Trajectory after trajectory of every strand, in the order they get full, each row with the newest weights."""
+    def read(self, weights: Board) -> int:
+        """Take over the newest weights; returns their version."""
+        version = weights.read(self.weights)
+        if self.on_weights is not None:
+            self.on_weights()
+        return version
+
+    def stream(
+        self, out: Channel, weights: Board | None, finish: Callable[[Arrays], None] | None = None
+    ) -> RoleGenerator:
+        """Trajectory after trajectory of every strand, in the order they get full, each row with the newest weights;
+        until it leaves. ``finish`` has the last word on each."""
         collector, lane_map = self._collector, self._job.lane_map
         assert isinstance(collector, ApartCollector), "only lanes in processes of their own have strands of their own"
         mine, width = lane_map.strands_of_actor(self._role.id.index), lane_map.envs_per_strand
@@ -102,8 +125,8 @@ class Actor:
         def newest() -> tuple[Arrays, int]:
             nonlocal version
             if weights is not None and weights.version != version:
-                version = weights.read(self.weights)
-            return self._weight_views, version
+                version = self.read(weights)
+            return self.weight_views, version
 
         def fill_next(place: int, trajectory: Arrays) -> None:
             self._sign(trajectory, mine[place])
@@ -112,13 +135,21 @@ class Actor:
 
         for place in range(len(mine)):
             fill_next(place, out.layout.views(out.layout.allocate()))
-        while True:
+        unfinished = len(mine)
+        while unfinished:
             for full in (yield from collector.advance(newest)):
+                place = int(full["strand"][0]) - mine.start
+                self._stamps.stamp(full, slice(place * width, (place + 1) * width))
                 slot = yield from out.reserve()
                 for name, array in slot.items():
                     array[...] = full[name]
+                if finish is not None:
+                    finish(slot)
                 out.commit()
-                fill_next(int(full["strand"][0]) - mine.start, full)
+                if self.stays():
+                    fill_next(place, full)
+                else:
+                    unfinished -= 1
 
     def _sign(self, trajectory: Arrays, strand: int) -> None:
         trajectory["strand"][0] = strand
@@ -148,6 +179,9 @@ class Actor:
         while (message := self._role.line.try_receive()) is not None:
             if message.kind == "start":
                 return message.body
+            if message.kind == "leave":
+                self._leaves = True
+                continue
             if message.kind == "lost" and message.body["kind"] == SERVER.kind and self._remote is not None:
                 self._remote.server_lost()
             elif message.kind == "lost":

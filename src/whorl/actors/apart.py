@@ -136,6 +136,9 @@ class ApartCollector:
             acted, version = yield from self._policy.act(observation, state, rows.first[at], noise)
         else:
             views, version = weights()
+            measure = self._spec.exploration
+            if measure and views[measure].ndim:  # given for each lane
+                views = {**views, measure: views[measure][at]}
             acted = self._policy.act(views, observation, state, rows.first[at], noise)
         for name, array in acted.state.items():
             self._state[name][at] = array

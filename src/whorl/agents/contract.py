@@ -11,6 +11,8 @@ learning half update by update, however many learners there are:
         learning.apply(step, total)
     metrics = learning.finish()
 
+    postprocess(weights, trajectory)                               once per trajectory, wherever the workflow likes
+
 A batch is a fixed number of *shards* (each the same lanes of every trajectory). ``contribute`` returns plain sums
 over its shard's valid rows, never means: sums add up in a fixed order to the same bits for any number of learners,
 and ``apply`` divides by the summed counts.
@@ -25,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from whorl.replay.memory import Memory, Source
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout
 
 
@@ -56,11 +59,18 @@ class AgentSpec:
     wants_discounted_return: bool = False
     """Trajectories come with ``discounted_return`` [T, B]: each lane's running discounted sum of rewards within its
     episode, which reward normalisation needs and a single trajectory does not hold."""
+    exploration: str = ""
+    """The weight that measures how much is explored, between 0 and 1, where there is one. ``act`` also takes it as an
+    array with a number for each lane."""
+    priority_rows: int = 0
+    """Priorities that ``postprocess`` gives for each lane of a trajectory: as many as rows, or 1 where sequences are
+    drawn whole. 0: it gives none."""
     gradient_steps: int = 0
     """Optimiser steps of each update, where an update learns from its own batch and nothing else; 0: other agents.
     Those with 1 can have their gradients computed elsewhere (see ``Adopting``)."""
     parameters: Layout | None = None
-    """For those: everything that a gradient is computed with, the ``weights`` first."""
+    """For those, and for agents with priorities: everything that a gradient is computed with, the ``weights``
+    first."""
     acting: Literal["numpy", "torch"] = "numpy"
     """Chosen by the network, never by the engine: their results differ in the last bit."""
 
@@ -84,6 +94,15 @@ class Policy(Protocol):
     def act(self, weights: Arrays, observation: Arrays, state: Arrays, first: Array, noise: Array | None) -> Acted:
         """Actions for [lanes] rows. ``first`` marks rows whose state is zeroed before use; ``noise`` is
         [lanes, noise_width], or None to act greedily."""
+        ...
+
+
+class Postprocess(Protocol):
+    """What can be said of a whole trajectory where it was collected, in one batch of all its rows. Pure."""
+
+    def __call__(self, weights: Arrays, trajectory: Arrays) -> Array:
+        """Priorities [``spec.priority_rows``, lanes]: absolute temporal-difference errors against n-step targets, by
+        ``weights`` of ``spec.parameters``; 0 for rows that are not valid."""
         ...
 
 
@@ -153,6 +172,18 @@ class Learning(Protocol):
     def load_shard(self, shard: int, pieces: Mapping[str, Arrays]) -> None: ...
 
 
+class Replaying(Learning, Protocol):
+    """A learning half that draws from a memory: its own, or another that it is given."""
+
+    def draw_from(self, sources: Mapping[int, Source[Any]], steps_at_once: int) -> None:
+        """Draw from these from now on, by shard, and store nothing; the draws of this many gradient steps at a time."""
+        ...
+
+    def everything(self) -> Array:
+        """The flat buffer of ``spec.parameters``, current. Not copied."""
+        ...
+
+
 class Adopting(Learning, Protocol):
     """A learning half that can go on with weights that another one published: its gradients are applied there."""
 
@@ -179,6 +210,22 @@ class Agent:
     learning: Callable[[Any, EnvSpec, LearnerSettings], Learning]
     workflow: str = "sync"
     """Its default workflow."""
+    memory: Callable[[Any, EnvSpec, MemorySize], Memory[Any]] | None = None
+    """(agent config, environment spec, size) to an empty memory of what it learns from; None for agents without."""
+    postprocess: Callable[[Any, EnvSpec], Postprocess] | None = None
+    """(agent config, environment spec) to what can be said of its trajectories; needs no torch where ``act`` does
+    not."""
+
+
+@dataclass(frozen=True)
+class MemorySize:
+    """How much a memory holds, and of what."""
+
+    lanes: int
+    rows: int
+    """Of each lane."""
+    contiguous: bool
+    """Each lane's trajectory follows on its last one; otherwise a row is stored behind each that cuts it off."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ BENCHMARKS = {
     "handoff": ("whorl.bench.handoff:run", "A trajectory handed over in shared memory, beside copying it twice"),
     "ppo": ("whorl.bench.ppo_cartpole:run", "PPO on CartPole-v1 against Stable-Baselines3: steps/s, seconds to 475"),
     "replay": ("whorl.bench.replay:run", "Prioritised replay against TorchRL and cpprb: batches/s"),
+    "slow": ("whorl.bench.slow:run", "Slow environments: the share of N / step time that each workflow reaches"),
     "td3": ("whorl.bench.continuous_pendulum:run_td3", "TD3 on Pendulum-v1 against Stable-Baselines3: steps/s"),
 }
 """Name to ``module:function`` and a summary. The function takes (repeats, directory) and returns a ``Report``."""

@@ -31,7 +31,7 @@ def _agents() -> Rows:
     from whorl.resolve import ALIASES
 
     agents = [(name, summary_of(get_agent, name)) for name in agent_names()]
-    return agents + [(name, f"{agent} in the workflow {workflow}") for name, (agent, workflow) in ALIASES.items()]
+    return agents + [(name, f"{alias.agent} in the workflow {alias.workflow}") for name, alias in ALIASES.items()]
 
 
 def _envs() -> Rows:

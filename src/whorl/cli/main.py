@@ -31,6 +31,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "train": Command("whorl.cli.train", "Train an agent on an environment, or from a TOML file."),
     "resume": Command("whorl.cli.resume", "Go on with a run that was stopped, exactly where it was."),
+    "resize": Command("whorl.cli.resize", "Have another number of actors act in a run that goes on."),
     "eval": Command("whorl.cli.evaluate", "Let a trained policy act, and report its returns."),
     "plot": Command("whorl.cli.plot", "Draw the learning curves of one or more runs."),
     "export": Command("whorl.cli.export", "Write a trained policy as ONNX or TorchScript."),

@@ -42,12 +42,13 @@ def resolve(
     agent_name: str,
     agent_class: type,
     *,
+    alias: Layer | None = None,
     preset: Layer | None = None,
     file: Layer | None = None,
     given: Iterable[Given] = (),
 ) -> Config:
     """Merge and check every layer. ``given`` are flags and then ``--set``, in order."""
-    return build(agent_name, agent_class, _all_given(agent_class, [preset, file], given))
+    return build(agent_name, agent_class, _all_given(agent_class, [alias, preset, file], given))
 
 
 def _all_given(agent_class: type, layers: Iterable[Layer | None], given: Iterable[Given]) -> Iterator[Given]:

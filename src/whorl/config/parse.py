@@ -20,6 +20,7 @@ FLAGS: dict[str, str] = {
     "workflow": "workflow.name",
     "engine": "engine.name",
     "actors": "resources.actors",
+    "actors_schedule": "resources.actors_schedule",
     "envs_per_actor": "resources.envs_per_actor",
     "learners": "resources.learners",
     "cpus_per_actor": "resources.cpus_per_actor",

@@ -1,6 +1,7 @@
 """Every setting of a run, as frozen dataclasses. A field's docstring is its help and its reference page.
 
-The layers, later over earlier: defaults here, the preset for (agent, environment), a TOML file, flags, ``--set``.
+The layers, later over earlier: defaults here, what an alias means, the preset for (agent, environment), a TOML file,
+flags, ``--set``.
 The resolved ``Config`` is written to the run directory and reproduces the run.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from whorl.config.bounds import AtLeast, MoreThan
+from whorl.config.bounds import AtLeast, AtMost, MoreThan
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,38 @@ class WorkflowConfig:
     """Who acts, who learns, and who waits for whom."""
 
     name: str = ""
-    """``sync``, ``overlap``, ``async``, ``seed``, ``allreduce``, ``gradients``, or one of another package: its name, or
-    ``module:NAME``. Empty: the agent's default."""
+    """``sync``, ``overlap``, ``async``, ``window``, ``queue``, ``seed``, ``replay``, ``allreduce``, ``gradients``, or
+    one of another package: its name, or ``module:NAME``. Empty: the agent's default."""
     trajectories_per_update: Annotated[int, AtLeast(0)] = 0
-    """Trajectories that an update learns from, over all learners; 0: as many as there are actors. ``async`` takes them
-    as they come; in ``sync`` and ``overlap`` it is always one of each actor."""
+    """Trajectories that an update learns from, over all learners; 0: as many as there are actors (or slow environments
+    that have trajectories of their own). ``async`` takes them as they come; in ``sync`` and ``overlap`` it is always
+    one of each actor."""
     max_staleness: Annotated[int, AtLeast(0)] | None = None
     """Trajectories that are more than this many updates old are dropped, and counted. Empty: none is too old."""
+    replay_shards: Annotated[int, AtLeast(0)] = 0
+    """``replay``: processes that the memory is shared out over; each takes the trajectories of actors of its own. 0:
+    one for every 8 actors."""
+    samples_per_insert: Annotated[float, AtLeast(0)] | None = None
+    """``replay``: how often an env step is drawn, on average (with an LSTM: sequences drawn for each env step).
+    Learners and actors wait for each other to keep it. Empty: as often as in ``sync``. 0: nobody waits."""
+    exploration_ladder: Annotated[float, AtLeast(0)] = 7.0
+    """``replay``: lane i of N explores with the agent's epsilon to the power of 1 + i * this / (N - 1), so that some
+    explore and others do nearly their best. 0: all the same. For agents with an epsilon."""
+    publish_every: Annotated[int, AtLeast(1)] = 1
+    """Updates between two versions of the weights that actors are shown. More than 1 spares transfers of large weights,
+    or forces staleness, to see what an agent bears."""
+    accept_stale: bool = False
+    """Have an agent that learns from fresh data only run on stale data all the same, uncorrected: for comparisons."""
+    choice: Literal["random", "owned"] = "owned"
+    """Whose windows a learner reads in ``window``: ``random`` ones among those of all actors, or those of its ``owned``
+    actors. Several learners that choose at random read some trajectories twice."""
+    max_reuse: Annotated[int, AtLeast(1)] = 1
+    """How often a learner may learn from the same trajectory in ``window``; it then waits for a newer one. 1: never
+    twice."""
+    slots: Annotated[int, AtLeast(0), AtMost(128)] = 0
+    """Trajectories that each actor's queue holds in ``queue``, the one being collected and those being learnt from
+    included; when all are taken, the actor waits. For each environment where those have trajectories of their own. 0:
+    3, or more where an update takes more."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +104,11 @@ class Resources:
     """How much of everything; the same words on every engine."""
 
     actors: Annotated[int, AtLeast(1)] = 1
-    """Actors: processes that act."""
+    """Actors: processes that act. At most, where a schedule or ``whorl resize`` says that fewer do."""
+    actors_schedule: str = ""
+    """How many actors act from which environment step on: ``"0:8,50000:4,100000:2"``. In exact workflows the
+    environments stay and are shared out anew, so that the result is the same; in the others an actor comes and goes
+    with its environments."""
     envs_per_actor: Annotated[int, AtLeast(1)] = 8
     """Environments (lanes) of each actor."""
     learners: Annotated[int, AtLeast(1)] = 1

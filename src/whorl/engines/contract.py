@@ -19,7 +19,7 @@ messages as msgpack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -40,6 +40,8 @@ class RoleId:
 
 
 SUPERVISOR = RoleId("supervisor", 0)
+JOINED = "joined"
+"""The cause that is told of a role which was not lost, but parked."""
 
 
 class Endpoint(Protocol):
@@ -99,6 +101,11 @@ class Channel(Protocol):
         """Slots committed and not yet released."""
         ...
 
+    @property
+    def handed_over(self) -> int:
+        """How often a slot was committed so far, by lost incarnations of the writer too."""
+        ...
+
 
 class Board(Protocol):
     """One writer, the newest value and the one before; readers compare the version before they copy."""
@@ -115,7 +122,8 @@ class Board(Protocol):
         ...
 
     def read(self, buffer: Array, version: int | None = None) -> int:
-        """Copy a version (None: the newest) into ``buffer``; returns it. ``LookupError`` when it is gone."""
+        """Copy a version (None: the newest) into ``buffer``; returns it. ``LookupError`` when it is gone. A buffer that
+        is shorter than the layout gets the beginning."""
         ...
 
     def wait_for(self, version: int) -> Generator[Wait, None, None]:
@@ -255,6 +263,8 @@ class RoleSpec:
     A role that sees a lost one work again may tell the supervisor: ``recovered``, with ``kind`` and ``index``."""
     torch: bool = False
     """Imports torch: gets the learner's threads and is not judged by a light process's limits."""
+    parked: bool = False
+    """Not started with the others; see ``Cluster.start``."""
 
 
 @dataclass(frozen=True)
@@ -327,6 +337,15 @@ class Cluster(Protocol):
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
         """Supervise (inline: also run the roles) until the condition holds, all roles ended, or the time is over.
         ``until`` is looked at after every message and at least every 0.2 s. Raises when a role failed for good."""
+        ...
+
+    def park(self, roles: Iterable[RoleId]) -> None:
+        """Leave these as they are once they have ended, however they end. Asking them to end is the caller's part."""
+        ...
+
+    def start(self, roles: Iterable[RoleId]) -> None:
+        """Start parked roles (again): each as a further incarnation, of which ``notify`` is told as after a loss, with
+        the cause ``JOINED``. One that has not ended yet is started when it has."""
         ...
 
     @property

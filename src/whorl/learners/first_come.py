@@ -16,6 +16,7 @@ class AnyOrder(FromActors):
 
     def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
         super().__init__(role, learner, channels)
+        self._learner = learner
         self._taken: list[int] = []
         self._dropped: list[Taken] = []
         """Since the last batch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from whorl.engines.contract import Line, Message
+from whorl.engines.contract import Line, Message, RoleId
 
 
 @dataclass
@@ -20,8 +20,8 @@ class Inbox:
     lost: list[Message] = field(default_factory=list)
     draft: dict[str, Any] | None = None
     """The first learner has begun a checkpoint: where."""
-    ledgers: dict[int, Message] = field(default_factory=dict)
-    """What the other learners have contributed to a checkpoint, by their index."""
+    ledgers: dict[RoleId, Message] = field(default_factory=dict)
+    """What others have contributed to a checkpoint."""
 
     def read(self, line: Line) -> None:
         """Take in everything that has arrived."""
@@ -40,6 +40,6 @@ class Inbox:
                 case "draft":
                     self.draft = message.body
                 case "ledger":
-                    self.ledgers[message.sender.index] = message
+                    self.ledgers[message.sender] = message
                 case kind:
                     raise ValueError(f"a learner was sent {kind!r}, which it does not know")

@@ -2,6 +2,8 @@
 
     OneOfEach      the next trajectory of every actor, however long the slowest takes      (sync, overlap)
     FirstCome      as many as an update needs, of whoever has them (first_come.py)         (async)
+    Windows        whatever any window shows that is new (windows.py)                      (window)
+    Queues         whatever lies in its own group's queues, or in others' (queues.py)      (queue)
     OwnLanes       its own: this process acts as well (workflows/own_lanes.py)              (allreduce)
 
 A lost actor may hand a trajectory over in its last instant, after its replacement was told where to begin. So every
@@ -13,12 +15,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from whorl.engines.contract import Channel, Role, RoleId, Wait
 from whorl.engines.waits import names_of
-from whorl.learners.learner import Batch, Learner
+from whorl.job import Job
+from whorl.learners.learner import Batch
 from whorl.learners.ledger import Ledger, join_orders
 from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
 from whorl.trajectory.layout import env_steps_of
@@ -81,15 +85,27 @@ class Intake(ABC):
         """For whatever would help to complete the batch."""
 
 
+class Keeper(Protocol):
+    """Who accepts trajectories, and knows where the lanes of their actors stand."""
+
+    job: Job
+    actors: range
+    ledgers: dict[int, Ledger]
+    """Of each strand of its actors."""
+
+    def ledger_after(self, strand: int, arrived: Iterable[Arrays]) -> Ledger:
+        """Where this strand's lanes will stand after those of the trajectories that are its own."""
+        ...
+
+
 class FromActors(Intake):
     """What has been claimed and not yet learnt from. An actor may be ahead of the others."""
 
-    def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
-        self._learner = learner
+    def __init__(self, role: Role, keeper: Keeper, channels: list[Channel]) -> None:
+        self._keeper = keeper
         self._line = role.line
-        self._lane_map = learner.job.lane_map
-        actors = self._lane_map.actors_of_learner(learner.rank)
-        self._sources = {actor: _Source(channel) for actor, channel in zip(actors, channels, strict=True)}
+        self._lane_map = keeper.job.lane_map
+        self._sources = {actor: _Source(channel) for actor, channel in zip(keeper.actors, channels, strict=True)}
         self._last_order = role.incarnation * _ORDERS_PER_INCARNATION
         self._handed_over: Counter[tuple[int, int]] = Counter()
         """Environment steps by actor and incarnation."""
@@ -110,13 +126,14 @@ class FromActors(Intake):
     def start(self) -> None:
         """Every actor from the ledgers as they are."""
         for actor in self._sources:
-            self._start(actor, [self._learner.ledgers[strand] for strand in self._lane_map.strands_of_actor(actor)])
+            self._start(actor, [self._keeper.ledgers[strand] for strand in self._lane_map.strands_of_actor(actor)])
 
     def _start(self, actor: int, ledgers: list[Ledger]) -> None:
         """Have an actor begin; what follows an earlier order is refused from now on."""
         self._last_order += 1
         self._sources[actor].order = self._last_order
-        self._line.send("start", {**join_orders(ledgers), "order": self._last_order}, to=RoleId("actor", actor))
+        order = {**join_orders(ledgers), "order": self._last_order, "handed_over": 0}
+        self._line.send("start", order, to=RoleId("actor", actor))
 
     def lost(self, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: it begins after the last trajectory that arrived whole."""
@@ -125,7 +142,7 @@ class FromActors(Intake):
         lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
         self._line.send("lost_env_steps", {"env_steps": lost})
         arrived = self._sources[actor].arrived
-        ledgers = [self._learner.ledger_after(strand, arrived) for strand in self._lane_map.strands_of_actor(actor)]
+        ledgers = [self._keeper.ledger_after(strand, arrived) for strand in self._lane_map.strands_of_actor(actor)]
         for ledger in ledgers:
             if body["phase"] == "environment" and int(body["where"]) in ledger.lanes:
                 self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
@@ -151,7 +168,7 @@ class FromActors(Intake):
 
     def release(self) -> None:
         """Old deaths are forgotten."""
-        self._quarantine.forget_before(min(ledger.number for ledger in self._learner.ledgers.values()))
+        self._quarantine.forget_before(min(ledger.number for ledger in self._keeper.ledgers.values()))
 
     def _claim_of(self, actor: int) -> int:
         """Take what one actor has handed over; returns how many good trajectories that is."""

@@ -18,12 +18,13 @@ import numpy as np
 
 from whorl.agents.contract import LearnerSettings, Progress
 from whorl.config.layers import to_plain
-from whorl.engines.contract import Clock, Group, Wait
+from whorl.engines.contract import Clock, Group, RoleId, Wait
 from whorl.job import Job
 from whorl.learners.changes import changes_that_matter
-from whorl.learners.ledger import Ledger, cut_saved, join_saved
+from whorl.learners.ledger import Ledger, cut_saved, join_saved, make_ledgers, own
 from whorl.runs.metrics import EpisodeWindow, MetricMeans
-from whorl.trajectory.layout import cut_lanes, join_lanes
+from whorl.trajectory.episodes import Episodes
+from whorl.trajectory.layout import cut_lanes, env_steps_of, join_lanes
 from whorl.types import Array, Arrays, Field, Layout, leaves_of
 
 Batch = Sequence[tuple[int, Arrays]]
@@ -33,20 +34,26 @@ MAX_COUNTED_STALENESS = 255
 """Staler experience is counted with this."""
 
 
-def tally_layout(rows: int, lanes: int) -> Layout:
-    """What learners tell each other besides gradients. Each fills its own columns of the batch, so that the sum is the
-    union."""
-    return Layout(
-        (
-            Field("env_steps", (1,), "int64"),
-            Field("dropped", (1,), "int64"),
-            Field("staleness", (MAX_COUNTED_STALENESS + 1,), "int64"),
-            Field("faults", (1,), "int64"),
-            Field("inexact", (1,), "int64"),
-            Field("ended", (rows, lanes), "uint8"),
-            Field("episode_return", (rows, lanes), "float64"),
-            Field("episode_length", (rows, lanes), "int64"),
-        )
+def tally_layout(job: Job, more: Sequence[Field] = ()) -> Layout:
+    """What learners tell each other besides gradients. Each fills the places of its own trajectories in the batch (a
+    place is a trajectory, a column a lane of it), so that the sum is the union."""
+    lanes = job.lane_map
+    fields = tally_fields(lanes.learners * lanes.trajectories, job.agent_spec.rows, lanes.batch_lanes)
+    return Layout((*fields, *more))
+
+
+def tally_fields(places: int, rows: int, columns: int) -> tuple[Field, ...]:
+    """What every kind of learner tells: counts of so many trajectories, and the episodes that ended in their rows."""
+    return (
+        Field("env_steps", (places,), "int64"),
+        Field("faults", (places,), "int64"),
+        Field("dropped", (1,), "int64"),
+        Field("abandoned", (1,), "int64"),
+        Field("staleness", (MAX_COUNTED_STALENESS + 1,), "int64"),
+        Field("inexact", (1,), "int64"),
+        Field("ended", (rows, columns), "uint8"),
+        Field("episode_return", (rows, columns), "float64"),
+        Field("episode_length", (rows, columns), "int64"),
     )
 
 
@@ -65,8 +72,21 @@ def learner_settings(job: Job, *, shards: int, lanes: int, contiguous: bool) -> 
     )
 
 
+def count_staleness(updates: int, trajectory: Arrays, env_steps: int, counts: Array) -> None:
+    """Add a trajectory's env steps to ``counts``, by the number of updates since the weights they were taken with."""
+    version = trajectory["version"]
+    if version[0] == version[-1]:
+        counts[min(updates - int(version[0]), MAX_COUNTED_STALENESS)] += env_steps
+        return
+    steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
+    np.add.at(counts, np.minimum(updates - version, MAX_COUNTED_STALENESS), steps)
+
+
 class Learner:
     """One learner of the group. Workflows decide when it updates, saves and publishes."""
+
+    stores: tuple[RoleId, ...] = ()
+    """Roles beside the learners that hold a part of what is saved."""
 
     def __init__(
         self, job: Job, rank: int, clock: Clock, *, in_order: bool = True, keeps_previous: bool = False
@@ -79,29 +99,33 @@ class Learner:
         self.env_steps = 0
         """Learnt from or dropped."""
         self.dropped = 0
-        """Of these, too stale to be learnt from."""
+        """Of these, not learnt from."""
+        self.reused = 0
+        """Learnt from more than once: the times after the first."""
         self.faults = 0
         self.exact = True
         self.window = EpisodeWindow()
         self._in_order = in_order
         self._dropped_here = 0
+        self._abandoned_here = 0
         self._staleness = np.zeros(MAX_COUNTED_STALENESS + 1, np.int64)
         self._measured = MetricMeans()
         self.shards = job.lane_map.shards_of_learner(rank)
         self._clock = clock
         lane_map = job.lane_map
-        self.ledgers = {
-            strand: Ledger(lane_map.lanes_of_strand(strand), job.env, job.agent_spec)
-            for actor in lane_map.actors_of_learner(rank)
-            for strand in lane_map.strands_of_actor(actor)
-        }
+        self.actors = lane_map.actors_of_learner(rank)
+        self.ledgers = make_ledgers(job, self.actors)
         """Of each strand of its actors."""
         settings = learner_settings(job, shards=lane_map.shards, lanes=lane_map.batch_lanes, contiguous=in_order)
         self.learning = job.agent.learning(job.config.agent, job.env, settings)
         self._previous_weights = self.learning.weights().copy() if keeps_previous else None
-        self._tally = tally_layout(job.agent_spec.rows, lane_map.batch_lanes)
+        self._tally = self.tally_layout()
         self._tally_buffer = self._tally.allocate()
         self._tally_views = self._tally.views(self._tally_buffer)
+
+    def tally_layout(self) -> Layout:
+        """What learners of this kind tell each other."""
+        return tally_layout(self.job)
 
     @property
     def previous_weights(self) -> Array:
@@ -120,10 +144,10 @@ class Learner:
         """Learn from trajectories of this learner's actors, in step with the other learners."""
         self._clock.enter("learning")
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
-        accepted = yield from self._accept(batch, tally)
+        yield from self._accept(batch, tally)
         if self._previous_weights is not None:
             self._previous_weights[:] = self.learning.weights()
-        yield from self.learn(accepted, progress, contributions)
+        yield from self.learn([trajectory for _, trajectory in batch], progress, contributions)
         self._measured.add(self.learning.finish())
         self.updates += 1
         self._clock.enter("other")
@@ -133,6 +157,10 @@ class Learner:
     ) -> Generator[Wait, None, None]:
         """Take the steps of an update's plan, each with the sum over all learners."""
         self.learning.begin(self._cut(join_lanes(trajectories)), progress)
+        yield from self.take_steps(contributions)
+
+    def take_steps(self, contributions: Group) -> Generator[Wait, None, None]:
+        """The steps of an update that was begun."""
         for step in self.learning.plan(self.key):
             parts = [self.learning.contribute(step, shard) for shard in self.shards]
             total = yield from contributions.sum(parts)
@@ -154,71 +182,65 @@ class Learner:
         width = self.job.lane_map.lanes_per_shard
         return {shard: cut_lanes(trajectory, i * width, (i + 1) * width) for i, shard in enumerate(self.shards)}
 
+    def follow(self, strand: int, trajectory: Arrays) -> Episodes:
+        """Move a strand's ledger to the end of its trajectory; returns the episodes in it."""
+        return self.ledgers[strand].accept(trajectory)
+
     def drop(self, strand: int, trajectory: Arrays) -> None:
         """Leave a trajectory out. Its actor has gone on from it, and so does the ledger."""
-        self._dropped_here += self.ledgers[strand].accept(trajectory).env_steps
+        self.follow(strand, trajectory)
+        self._dropped_here += env_steps_of(trajectory)
+
+    def abandon(self, episodes: int) -> None:
+        """Episodes that cannot be gone on with count as ended by a fault."""
+        self._abandoned_here += episodes
 
     def staleness(self, trajectory: Arrays) -> int:
         """Updates since the oldest weights that it was collected with."""
         return self.updates - int(trajectory["version"].min())
 
-    def _accept(self, batch: Batch, tally: Group) -> Generator[Wait, None, list[Arrays]]:
-        """Move the ledgers on, and exchange counts and finished episodes. Returns the trajectories with what only the
-        ledgers know."""
-        enriched: list[Arrays] = []
+    def _accept(self, batch: Batch, tally: Group) -> Generator[Wait, None, None]:
+        """Move the ledgers on, and exchange counts and finished episodes."""
         self._tally_buffer[:] = 0
-        mine = self._tally_views
-        mine["env_steps"] += self._dropped_here
-        mine["dropped"] += self._dropped_here
-        self._dropped_here = 0
+        self._tell(batch, self._tally_views)
+        total = yield from tally.sum([self._tally_buffer])
+        self._heard(self._tally_views if total is self._tally_buffer else self._tally.views(total))
+
+    def _tell(self, batch: Batch, mine: Arrays) -> None:
+        """Everything that the others should know of this learner's part."""
+        mine["dropped"][0], self._dropped_here = self._dropped_here, 0
+        mine["abandoned"][0], self._abandoned_here = self._abandoned_here, 0
         width = self.job.lane_map.envs_per_strand
-        column = self.rank * len(batch) * width
-        for strand, trajectory in batch:
-            ledger = self.ledgers[strand]
-            accepted = ledger.accept(trajectory)
-            self._count_staleness(trajectory, accepted.env_steps, mine["staleness"])
-            enriched.append(trajectory)
-            if accepted.discounted_return is not None:
-                enriched[-1] = {**trajectory, "discounted_return": accepted.discounted_return}
-            mine["env_steps"] += accepted.env_steps
-            mine["faults"] += accepted.faults
-            mine["inexact"] += not ledger.exact
-            for end in accepted.episodes:
-                place = end.row, column + end.lane - ledger.lanes.start
-                mine["ended"][place] = 1
-                mine["episode_return"][place] = end.episode_return
-                mine["episode_length"][place] = end.length
-            column += width
-        summed = yield from tally.sum([self._tally_buffer])
-        total = mine if summed is self._tally_buffer else self._tally.views(summed)
-        self.env_steps += int(total["env_steps"][0])
-        self.dropped += int(total["dropped"][0])
+        for place, (strand, trajectory) in enumerate(batch, self.rank * len(batch)):
+            episodes = self.follow(strand, trajectory)
+            env_steps = env_steps_of(trajectory)
+            count_staleness(self.updates, trajectory, env_steps, mine["staleness"])
+            mine["env_steps"][place] = env_steps
+            mine["faults"][place] = episodes.faults
+            mine["inexact"] += not trajectory["end/exact"][0]
+            for end in episodes.ended:
+                at = end.row, place * width + end.column
+                mine["ended"][at] = 1
+                mine["episode_return"][at] = end.episode_return
+                mine["episode_length"][at] = end.length
+
+    def _heard(self, total: Arrays) -> None:
+        """Count what all learners have told."""
+        dropped = int(total["dropped"][0])
+        self.env_steps += int(total["env_steps"].sum()) + dropped
+        self.dropped += dropped
         self._staleness += total["staleness"]
-        self.faults += int(total["faults"][0])
+        self.faults += int(total["faults"].sum() + total["abandoned"][0])
         self.exact = self.exact and not total["inexact"][0]
         if not total["ended"].any():
-            return enriched
+            return
         at = np.nonzero(total["ended"])
         for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
             self.window.add(episode_return, length)
-        return enriched
-
-    def _count_staleness(self, trajectory: Arrays, env_steps: int, counts: Array) -> None:
-        """Env steps by the number of updates since the weights they were taken with."""
-        version = trajectory["version"]
-        if version[0] == version[-1]:
-            counts[min(self.updates - int(version[0]), MAX_COUNTED_STALENESS)] += env_steps
-            return
-        steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
-        np.add.at(counts, np.minimum(self.updates - version, MAX_COUNTED_STALENESS), steps)
 
     def ledger_after(self, strand: int, arrived: Iterable[Arrays]) -> Ledger:
         """Where this strand's lanes will stand after those of the trajectories that are its own."""
-        ledger = self.ledgers[strand].copy()
-        for trajectory in arrived:
-            if int(trajectory["strand"][0]) == strand and int(trajectory["number"][0]) == ledger.number:
-                ledger.accept(trajectory)
-        return ledger
+        return self.ledgers[strand].after(own(strand, arrived))
 
     def record(self) -> dict[str, Any]:
         """A line of metrics: the counts as they are, and means of what was measured since the last line. Staleness
@@ -235,6 +257,7 @@ class Learner:
             "length_mean": self.window.length_mean if self.window.episodes else None,
             **self._measured.take(),
             "dropped": self.dropped,
+            "reused": self.reused,
             "staleness": counts,
         }
 
@@ -244,6 +267,7 @@ class Learner:
             "updates": self.updates,
             "env_steps": self.env_steps,
             "dropped": self.dropped,
+            "reused": self.reused,
             "episodes": self.window.episodes,
             "faults": self.faults,
             "exact": self.exact and self._in_order,
@@ -278,6 +302,7 @@ class Learner:
             "updates": self.updates,
             "env_steps": self.env_steps,
             "dropped": self.dropped,
+            "reused": self.reused,
             "episodes": self.window.episodes,
             "faults": self.faults,
             "exact": self.exact,
@@ -298,6 +323,7 @@ class Learner:
         self.updates = int(counts["updates"])
         self.env_steps = int(counts["env_steps"])
         self.dropped = int(counts["dropped"])
+        self.reused = int(counts.get("reused", 0))
         self.faults = int(counts["faults"])
         self.exact = bool(counts["exact"]) and not changes
         return [f"resumed with another {change}: the run is no longer exact" for change in changes]

@@ -2,42 +2,22 @@
 
 It is all that is needed to rebuild a lost actor's environments, or a whole run's after a resume: per lane the episode,
 its actions since reset, the recurrent state and the current observation. It changes only when a batch is accepted, so a
-trajectory that never arrived leaves no trace. The same pass over the rows yields the episodes that ended.
+trajectory that never arrived leaves no trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from whorl.agents.contract import AgentSpec
 from whorl.envs.contract import LaneState
-from whorl.trajectory.layout import env_steps_of
+from whorl.job import Job
+from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE
+from whorl.trajectory.episodes import Episodes, episodes_of
 from whorl.trajectory.orders import pack_lane_states, unpack_lane_states
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
-
-
-class EpisodeEnd(NamedTuple):
-    """An episode that ended by itself (not by a fault)."""
-
-    row: int
-    lane: int
-    episode_return: float
-    length: int
-
-
-@dataclass
-class Accepted:
-    """What accepting a trajectory brought."""
-
-    env_steps: int
-    episodes: list[EpisodeEnd]
-    faults: int
-    discounted_return: Array | None
-    """[T, B] running discounted sum of rewards within each lane's episode, where the agent wants it."""
 
 
 class Ledger:
@@ -49,36 +29,40 @@ class Ledger:
         """Of the trajectory expected next."""
         self.exact = True
         self._env = env
-        self._discount, self._traces = agent.discount, agent.wants_discounted_return
         self._rows = agent.rows
         self._states = [LaneState(lane) for lane in lanes]
         self._actions: list[list[Array]] = [[] for _ in lanes]  # in pieces, joined when somebody asks
         self._recurrent: Arrays = {f.name: np.zeros((len(lanes), *f.shape), f.dtype) for f in agent.state}
-        self._episode_return = np.zeros(len(lanes))
-        self._episode_length = np.zeros(len(lanes), np.int64)
-        self._discounted = np.zeros(len(lanes), np.float32)
+        self._sums: Arrays = {
+            "episode_return": np.zeros(len(lanes)),
+            "episode_length": np.zeros(len(lanes), np.int64),
+            "discounted": np.zeros(len(lanes), np.float32),
+        }
 
-    def accept(self, trajectory: Arrays) -> Accepted:
-        """Move every lane to the end of this trajectory."""
-        rows = trajectory["reward"].shape[0]
-        first = trajectory["first"]
-        ended_before = np.array([state.ended for state in self._states])
-        observation = {leaf.name: trajectory[f"obs/{leaf.name}"][-1].copy() for leaf in self._env.observation}
+    def accept(self, trajectory: Arrays) -> Episodes:
+        """Move every lane to the end of this trajectory, which follows on the last."""
+        rows = len(trajectory["reward"])
+        for i in range(len(self.lanes)):
+            self._note_actions(i, trajectory, rows)
+        self.stand_at(trajectory)
+        return episodes_of(trajectory)
+
+    def stand_at(self, end: Arrays) -> None:
+        """Every lane is where this trajectory ended, or a part of one that has its last rows."""
+        observation = {name: array[-1].copy() for name, array in leaves_of(end, "obs/").items()}
         for i, state in enumerate(self._states):
-            self._move(i, state, trajectory, rows)
             state.observation = {name: array[i] for name, array in observation.items()}
-        self._recurrent = {name: trajectory[f"end/state/{name}"].copy() for name in self._recurrent}
-        self.exact = self.exact and bool(trajectory["end/exact"][0])
-        self.number = int(trajectory["number"][0]) + 1
-        episodes, faults = self._episodes(trajectory, rows, ended_before)
-        return Accepted(
-            env_steps=env_steps_of(trajectory),
-            episodes=episodes,
-            faults=faults,
-            discounted_return=self._trace(trajectory["reward"], first) if self._traces else None,
-        )
+            state.episode = int(end["end/episode"][i])
+            state.ended = not end["valid"][-1, i]
+            length = int(end["end/snapshot_length"][i])
+            state.snapshot = end["end/snapshot"][i, :length].tobytes() if length else None
+            state.skip = 0
+        self._recurrent = {name: array.copy() for name, array in leaves_of(end, "end/state/").items()}
+        self._sums = {name: end[f"end/{name}"].copy() for name in self._sums}
+        self.exact = self.exact and bool(end["end/exact"][0])
+        self.number = int(end["number"][0]) + 1
 
-    def _move(self, i: int, state: LaneState, trajectory: Arrays, rows: int) -> None:
+    def _note_actions(self, i: int, trajectory: Arrays, rows: int) -> None:
         starts = np.flatnonzero(trajectory["first"][:, i])
         begin = int(starts[-1]) if len(starts) else 0
         if len(starts):
@@ -89,49 +73,20 @@ class Ledger:
             pieces.append(trajectory["action"][begin:rows, i][stepped].copy())
             if self._env.restore == "none":  # whether there were any is all that matters
                 pieces[:] = [pieces[-1][-1:]]
-        state.episode = int(trajectory["end/episode"][i])
-        state.ended = not trajectory["valid"][rows, i]
-        length = int(trajectory["end/snapshot_length"][i])
-        state.snapshot = trajectory["end/snapshot"][i, :length].tobytes() if length else None
-        state.skip = 0
 
-    def _episodes(self, trajectory: Arrays, rows: int, ended_before: Array) -> tuple[list[EpisodeEnd], int]:
-        valid, first = trajectory["valid"][:rows], trajectory["first"]
-        ended = (trajectory["terminated"] | trajectory["truncated"]) & valid
-        over = ended
-        if first.any():
-            # It follows a final-observation row, or a fault: a row that is not valid though none ended before it.
-            cut = first[1 : rows + 1] & ~valid
-            cut[1:] &= ~ended[:-1]
-            cut[0] &= ~ended_before
-            over = ended | cut
-            self._episode_return[first[0]] = 0.0
-            self._episode_length[first[0]] = 0
-        reward_sum = np.cumsum(np.where(valid, trajectory["reward"], 0.0), axis=0, dtype=np.float64)
-        step_sum = np.cumsum(valid, axis=0)
-        episodes: list[EpisodeEnd] = []
-        faults = 0
-        for row, i in np.argwhere(over):
-            if ended[row, i]:
-                total = self._episode_return[i] + reward_sum[row, i]
-                length = self._episode_length[i] + step_sum[row, i]
-                episodes.append(EpisodeEnd(int(row), self.lanes[i], float(total), int(length)))
-            else:
-                faults += 1
-            self._episode_return[i] = -reward_sum[row, i]
-            self._episode_length[i] = -step_sum[row, i]
-        self._episode_return += reward_sum[-1]
-        self._episode_length += step_sum[-1]
-        return episodes, faults
-
-    def _trace(self, reward: Array, first: Array) -> Array:
-        trace = np.empty_like(reward)
-        running = self._discounted
-        for row in range(len(reward)):
-            running = np.where(first[row], 0.0, running * self._discount).astype(np.float32) + reward[row]
-            trace[row] = running
-        self._discounted = running
-        return trace
+    def leave_unfinished(self, losses: int) -> int:
+        """For an actor that nobody has followed: its lanes go on from their snapshots. Lanes without one, whose actions
+        nobody knows, begin another episode, and none that was begun: each of ``losses`` actors that were lost here may
+        have begun as many as there are rows. If it was lost here again and again, snapshots lead nowhere either.
+        Returns how many lanes were amid an episode that is left."""
+        left = 0
+        for state, length in zip(self._states, self._sums["episode_length"], strict=True):
+            goes_on = state.snapshot is not None and losses < DEATHS_BEFORE_QUARANTINE
+            is_fresh = state.observation is None and not losses
+            if not goes_on and not is_fresh:
+                state.skip = max(1, losses) * (1 + self._rows)
+                left += int(length > 0)
+        return left
 
     def give_up(self, lane: int, times: int = 1) -> None:
         """Have this lane begin another episode instead of stepping its actions again. The deadly one may be any that
@@ -144,9 +99,15 @@ class Ledger:
         other.__dict__.update(self.__dict__)
         other._states = [LaneState(**vars(state)) for state in self._states]
         other._actions = [list(pieces) for pieces in self._actions]
-        other._episode_return = self._episode_return.copy()
-        other._episode_length = self._episode_length.copy()
         return other
+
+    def after(self, arrived: Iterable[Arrays]) -> Ledger:
+        """Where the lanes will stand after trajectories that are not accepted yet."""
+        ledger = self.copy()
+        for trajectory in arrived:
+            if int(trajectory["number"][0]) == ledger.number:
+                ledger.accept(trajectory)
+        return ledger
 
     def order(self) -> Arrays:
         """What an actor needs to start these lanes where they stand."""
@@ -158,18 +119,13 @@ class Ledger:
         return {
             **pack_lane_states(self._states, self._env),
             **{f"state/{name}": array for name, array in self._recurrent.items()},
+            **self._sums,
             "number": np.full(len(self.lanes), self.number, np.int64),
         }
 
     def save(self) -> Arrays:
         """Everything, as named arrays for a checkpoint."""
-        return {
-            **self.order(),
-            "exact": np.array([self.exact]),
-            "episode_return": self._episode_return.copy(),
-            "episode_length": self._episode_length.copy(),
-            "discounted": self._discounted.copy(),
-        }
+        return {**self.order(), "exact": np.array([self.exact])}
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """The inverse of ``save``, for the same lanes (see ``join_saved`` and ``cut_saved`` for others)."""
@@ -178,9 +134,7 @@ class Ledger:
         self._recurrent = leaves_of(arrays, "state/")
         self.number = int(arrays["number"].max())  # the same for all, unless they had different actors before
         self.exact = bool(arrays["exact"][0])
-        self._episode_return = arrays["episode_return"].copy()
-        self._episode_length = arrays["episode_length"].copy()
-        self._discounted = arrays["discounted"].copy()
+        self._sums = {name: arrays[name].copy() for name in self._sums}
 
 
 _IN_PIECES = {"actions": "action_count", "snapshots": "snapshot_length"}
@@ -191,8 +145,21 @@ _COMMON = ("exact",)
 
 def join_saved(saved: list[Arrays]) -> Arrays:
     """The saved ledgers of neighbouring lanes as one, so that a checkpoint does not depend on the number of actors."""
+    saved = [part for part in saved if part]  # a learner may have no actors of its own
     joined = {name: np.concatenate([part[name] for part in saved]) for name in saved[0] if name not in _COMMON}
     return {**joined, "exact": np.array([all(part["exact"][0] for part in saved)])}
+
+
+def make_ledgers(job: Job, actors: Iterable[int]) -> dict[int, Ledger]:
+    """A ledger for each strand of some actors, by the number of the strand."""
+    lanes = job.lane_map
+    strands = [strand for actor in actors for strand in lanes.strands_of_actor(actor)]
+    return {strand: Ledger(lanes.lanes_of_strand(strand), job.env, job.agent_spec) for strand in strands}
+
+
+def own(strand: int, arrived: Iterable[Arrays]) -> list[Arrays]:
+    """Those of the trajectories that are of a strand."""
+    return [trajectory for trajectory in arrived if int(trajectory["strand"][0]) == strand]
 
 
 def join_orders(ledgers: list[Ledger]) -> Arrays:

@@ -14,6 +14,7 @@ def learn(
     """Until the run is over or is to stop. ``weights`` is the first learner's board; the others have none. With a
     ``lag`` of 1 actors may still ask for the version before the newest."""
     strike = fault_hook(role.id, role.incarnation)
+    every = learner.job.config.workflow.publish_every
     yield from desk.open()
     for board in weights:
         if lag and learner.updates:
@@ -28,7 +29,8 @@ def learn(
         if strike is not None:
             strike("update", learner.updates)
         desk.release()
-        for board in weights:
-            board.publish(learner.updates, learner.published())
+        if learner.updates % every == 0:
+            for board in weights:
+                board.publish(learner.updates, learner.published())
         desk.report()
     yield from desk.close()

@@ -36,15 +36,6 @@ def digest_layout(job: Job) -> Layout:
     )
 
 
-def write_digest(trajectory: Arrays, digest: Arrays) -> None:
-    """Everything but the contributions."""
-    for name, array in digest.items():
-        if name.startswith("obs/"):
-            array[0] = trajectory[name][-1]
-        elif name in trajectory:
-            array[...] = trajectory[name]
-
-
 class Contributor:
     """An actor's learning half: gradients of its own trajectories, by the weights they were collected with."""
 

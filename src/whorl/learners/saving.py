@@ -1,7 +1,7 @@
 """Checkpoints of a run, as its learners make them.
 
 The first learner writes what all learners share and the ledgers, which the others send it. What belongs to a shard
-alone (a replay) is written by the learner that holds it, straight into the draft; pieces that have not changed since
+alone (a replay) is written by the role that holds it, straight into the draft; pieces that have not changed since
 the checkpoint before are taken over from it and not written again.
 """
 
@@ -17,18 +17,20 @@ from whorl.engines.contract import Group, Role, RoleId, Wait
 from whorl.errors import CheckpointError
 from whorl.learners.inbox import Inbox
 from whorl.learners.learner import Learner
+from whorl.learners.pieces import Pieces
 from whorl.runs.checkpoint import (
     BackgroundSaver,
     Checkpoint,
     CheckpointMeta,
     CheckpointWriter,
     Draft,
-    DraftParts,
     SaveRequest,
-    attach_draft,
     load_latest,
 )
 from whorl.types import Arrays
+
+STORED = "replay-"
+"""What the names of files begin with that belong to roles beside the learners."""
 
 
 class Saving:
@@ -46,14 +48,18 @@ class Saving:
         self._folder = learner.job.run_dir / "checkpoints"
         self._writer = CheckpointWriter(self._folder, learner.job.config.run.keep_checkpoints, learner.job.token)
         self._saver = BackgroundSaver(self._writer)
-        self._stamps: dict[str, int] = {}
-        """Stamps of the pieces as this learner wrote them last."""
+        self._pieces = Pieces()
+        self._partners = (*(RoleId("learner", rank) for rank in range(1, group.size)), *learner.stores)
+        """Who else has a part in a checkpoint."""
         self._newest: Path | None = None
         """The newest checkpoint that is known to be whole."""
 
     def load(self) -> list[str]:
         """Go on from the newest checkpoint, where there is one. Returns what the user should be told."""
-        checkpoint = load_latest(self._folder)
+        checkpoint = load_latest(self._folder, _is_a_learners) if self._learner.stores else load_latest(self._folder)
+        if self._learner.rank == 0:
+            for store in self._learner.stores:
+                self._role.line.send("load", {"checkpoint": str(checkpoint.path) if checkpoint else ""}, to=store)
         if checkpoint is None:
             return []
         warnings = checkpoint.warnings + self._learner.load(checkpoint.arrays, checkpoint.values["state"])
@@ -62,7 +68,8 @@ class Saving:
         for shard, pieces in _pieces_by_shard(checkpoint).items():
             if shard in self._learner.shards:
                 self._learner.learning.load_shard(shard, pieces)
-                self._stamps |= {_piece_name(shard, name): _stamp(piece) for name, piece in pieces.items()}
+                named = {_piece_name(shard, name): piece for name, piece in pieces.items()}
+                self._pieces.loaded(named, checkpoint.path)
         return warnings
 
     def save(self, read_inbox: Callable[[], None], *, wait: bool) -> Generator[Wait, None, None]:
@@ -77,18 +84,20 @@ class Saving:
         self.finish()  # the save before, which had a whole interval to end
         draft = self._begin()
         # The others need to know even when there is no draft: they wait for this.
-        for rank in range(1, self._group.size):
+        for partner in self._partners:
             body = {"draft": str(draft.path) if draft else "", "newest": str(self._newest or "")}
-            self._role.line.send("draft", body, to=RoleId("learner", rank))
-        while len(self._inbox.ledgers) < self._group.size - 1:
-            yield Wait((self._role.line.readable,), "the other learners' parts of the checkpoint")
+            self._role.line.send("draft", body, to=partner)
+        while len(self._inbox.ledgers) < len(self._partners):
+            yield Wait((self._role.line.readable,), "the others' parts of the checkpoint", self._partners)
             read_inbox()
-        answers = [self._inbox.ledgers[rank].body for rank in sorted(self._inbox.ledgers)]
+        answers = [self._inbox.ledgers[partner].body for partner in sorted(self._inbox.ledgers)]
         self._inbox.ledgers.clear()
         if draft is None:
             return
-        arrays, counts = self._learner.save([self._learner.saved_ledger(), *(answer["ledger"] for answer in answers)])
-        arrays |= self._changed_pieces(draft)
+        ledgers = [self._learner.saved_ledger(), *(answer["ledger"] for answer in answers)]
+        arrays, counts = self._learner.save([ledger for ledger in ledgers if ledger])
+        for name, piece in self._pieces.changed(self._shards(), draft, self._newest).items():
+            arrays[name] = {field: np.array(array) for field, array in piece.items()}
         parts = tuple(name for answer in answers for name in answer["parts"])
         meta = CheckpointMeta(self._learner.env_steps, parts)
         self._saver.submit(SaveRequest(self.updates, arrays, {"state": counts}, meta, draft))
@@ -107,35 +116,16 @@ class Saving:
             yield Wait((self._role.line.readable,), "the first learner's draft of a checkpoint")
             read_inbox()
         message, self._inbox.draft = self._inbox.draft, None
-        parts: list[str] = []
-        if message["draft"]:
-            self._newest = Path(message["newest"]) if message["newest"] else None
-            draft = attach_draft(Path(message["draft"]))
-            try:
-                for name, piece in self._changed_pieces(draft).items():
-                    draft.write_arrays(name, piece)
-            except CheckpointError:
-                self._stamps.clear()  # the first learner misses the part and reports the failure
-            parts = [f"{name}.safetensors" for name in self._piece_names()]
-        body = {"ledger": self._learner.saved_ledger(), "parts": parts}
+        body = {"ledger": self._learner.saved_ledger(), "parts": self._pieces.write(self._shards(), message)}
         self._role.line.send("ledger", body, to=RoleId("learner", 0))
 
-    def _changed_pieces(self, draft: DraftParts) -> dict[str, Arrays]:
-        """Copies of what must be written; the rest is taken over from the newest checkpoint."""
-        changed: dict[str, Arrays] = {}
-        stamps: dict[str, int] = {}
-        for shard in self._learner.shards:
-            for short, piece in self._learner.learning.save_shard(shard).items():
-                name = _piece_name(shard, short)
-                stamps[name] = _stamp(piece)
-                same = stamps[name] >= 0 and self._stamps.get(name) == stamps[name]
-                if not (same and self._newest is not None and draft.take_over(name, self._newest)):
-                    changed[name] = {field: np.array(array) for field, array in piece.items()}
-        self._stamps = stamps
-        return changed
-
-    def _piece_names(self) -> list[str]:
-        return list(self._stamps)
+    def _shards(self) -> dict[str, Arrays]:
+        """What belongs to the shards of this learner."""
+        return {
+            _piece_name(shard, short): piece
+            for shard in self._learner.shards
+            for short, piece in self._learner.learning.save_shard(shard).items()
+        }
 
     def is_done(self) -> bool:
         """Whether this very state is on disk; waits for a save under way."""
@@ -165,7 +155,6 @@ class Saving:
 
     def _failed(self, error: CheckpointError) -> None:
         self.error = str(error)
-        self._stamps.clear()  # what this save would have held must be written again
         self._role.line.send("save_failed", {"text": self.error})
 
 
@@ -173,8 +162,8 @@ def _piece_name(shard: int, name: str) -> str:
     return f"shard-{shard}-{name}"
 
 
-def _stamp(piece: Arrays) -> int:
-    return int(piece["stamp"]) if "stamp" in piece else -1
+def _is_a_learners(name: str) -> bool:
+    return not name.startswith(STORED)
 
 
 def _pieces_by_shard(checkpoint: Checkpoint) -> dict[int, dict[str, Arrays]]:

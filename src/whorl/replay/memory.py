@@ -54,6 +54,11 @@ class Ring(Protocol[Item_co]):
         """What begins at these places."""
         ...
 
+    def next_places(self, trajectory: Arrays) -> NDArray[np.int64]:
+        """The places that a trajectory is going to take: one for each of its rows and lanes, in that order, or for
+        each of its sequences."""
+        ...
+
     def generations(self, indices: Array) -> NDArray[np.int64]:
         """How often each place has been filled."""
         ...
@@ -78,6 +83,20 @@ class Drawn(NamedTuple, Generic[Item]):
     """How often each place had been filled: priorities that come back for an overwritten one are dropped."""
 
 
+class Source(Protocol[Item]):
+    """What can be learnt from: a memory, or what was drawn from one elsewhere."""
+
+    def __len__(self) -> int: ...
+
+    def draw(self, uniforms: Array, beta: float = 1.0) -> Drawn[Item]:
+        """As many as there are numbers."""
+        ...
+
+    def set_priorities(self, indices: Array, generations: Array, errors: Array) -> int:
+        """New errors of what was drawn. Returns how many came too late."""
+        ...
+
+
 class Memory(Generic[Item]):
     """A bounded memory over a ring. ``alpha`` 0 draws uniformly; more follows the priorities more closely."""
 
@@ -88,6 +107,8 @@ class Memory(Generic[Item]):
         # Drawable places, oldest first, in a ring of their own: uniform draws index it.
         self._order = np.zeros(ring.capacity, np.int64)
         self._first, self._size = 0, 0
+        self._initial = np.zeros(0)
+        """Priorities that came with what was inserted; 0 where none did. Empty until some do."""
 
     def __len__(self) -> int:
         """What can be drawn."""
@@ -98,8 +119,26 @@ class Memory(Generic[Item]):
         """The sum that draws are in proportion to; their number for uniform draws."""
         return self._tree.total if self._tree is not None else float(self._size)
 
-    def insert(self, trajectory: Arrays) -> None:
-        """Take in a trajectory. What is new gets the largest priority there is, so that it is drawn soon."""
+    @property
+    def capacity(self) -> int:
+        """Places that can be drawn, at most."""
+        return self._ring.capacity
+
+    def places_of(self, trajectory: Arrays) -> int:
+        """How many places a trajectory takes."""
+        return len(self._ring.next_places(trajectory))
+
+    def take(self, indices: Array) -> Item:
+        """What begins at these places."""
+        return self._ring.take(indices)
+
+    def insert(self, trajectory: Arrays, errors: Array | None = None) -> None:
+        """Take in a trajectory. What is new gets the priority of its error (one for each place that it takes), or the
+        largest there is, so that it is drawn soon."""
+        if errors is not None and self._tree is not None:
+            if not len(self._initial):
+                self._initial = np.zeros(self.capacity)
+            self._initial[self._ring.next_places(trajectory)] = self._priorities(errors.reshape(-1))
         new, old = self._ring.insert(trajectory)
         self._first = (self._first + len(old)) % len(self._order)
         at = (self._first + self._size - len(old) + np.arange(len(new))) % len(self._order)
@@ -107,7 +146,20 @@ class Memory(Generic[Item]):
         self._size += len(new) - len(old)
         if self._tree is not None:
             self._tree.set(old, np.zeros(len(old)))
-            self._tree.set(new, np.full(len(new), self._tree.maximum or 1.0))
+            self._tree.set(new, self._first_priorities(new))
+
+    def _first_priorities(self, new: Array) -> Array:
+        assert self._tree is not None
+        largest = self._tree.maximum or 1.0
+        if not len(self._initial):
+            return np.full(len(new), largest)
+        given = self._initial.take(new)
+        return np.where(given > 0, given, largest)
+
+    def _priorities(self, errors: Array) -> Array:
+        """(|error| + floor)^alpha"""
+        priorities: Array = np.power(np.abs(errors.astype(np.float64)) + PRIORITY_FLOOR, self._alpha)
+        return priorities
 
     def draw(self, uniforms: Array, beta: float = 1.0) -> Drawn[Item]:
         """As many as there are numbers in [0, 1). Prioritised draws are stratified: one in each of equal
@@ -126,15 +178,17 @@ class Memory(Generic[Item]):
             weights = np.power(priorities.min() / priorities, beta).astype(np.float32)
         return Drawn(self._ring.take(indices), weights, indices, self._ring.generations(indices))
 
-    def set_priorities(self, indices: Array, generations: Array, errors: Array) -> None:
-        """Priorities become (|error| + floor)^alpha. Places that were overwritten since are left alone."""
+    def set_priorities(self, indices: Array, generations: Array, errors: Array) -> int:
+        """Priorities become (|error| + floor)^alpha. Places that were overwritten since are left alone; returns how
+        many."""
         if self._tree is None:
-            return
+            return 0
         current = (generations == self._ring.generations(indices)) & (self._tree.leaves.take(indices) > 0)
-        priorities = np.power(np.abs(errors.astype(np.float64)) + PRIORITY_FLOOR, self._alpha)
-        if not current.all():
-            indices, priorities = indices[current], priorities[current]
-        self._tree.set(indices, priorities)
+        late = len(current) - int(np.count_nonzero(current))
+        if late:
+            indices, errors = indices[current], errors[current]
+        self._tree.set(indices, self._priorities(errors))
+        return late
 
     def save(self) -> dict[str, Arrays]:
         """Everything, as pieces for a checkpoint (views, not copies): ``state``, and segments of rows that hold a

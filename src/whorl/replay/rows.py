@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whorl.errors import CheckpointError
-from whorl.trajectory.layout import PER_TRAJECTORY
+from whorl.trajectory.layout import PER_LANE, PER_TRAJECTORY
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout, leaves_of
 
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -56,12 +56,25 @@ def with_cut(trajectory: Arrays) -> Arrays:
     rows = len(trajectory["reward"])
     longer = dict(trajectory)
     for name, array in trajectory.items():
-        if name in PER_TRAJECTORY or name.startswith(("state/", "end/")):
+        if name in PER_TRAJECTORY or name.startswith(PER_LANE):
             continue
         longer[name] = array[: rows + 1] if len(array) > rows else np.concatenate([array, np.zeros_like(array[:1])])
     longer["valid"] = longer["valid"].copy()
     longer["valid"][rows] = False
     return longer
+
+
+def in_one_column(trajectory: Arrays) -> Arrays:
+    """Rows [T, B, ...] lane after lane as [B * T, 1, ...]: for rings that do not know lanes. Nothing but rows and
+    states (one for each lane) is kept."""
+    rows = len(trajectory["reward"])
+    column: Arrays = {}
+    for name, array in trajectory.items():
+        if name.startswith("state/"):
+            column[name] = array
+        elif name not in PER_TRAJECTORY and not name.startswith(PER_LANE):
+            column[name] = array[:rows].swapaxes(0, 1).reshape(-1, 1, *array.shape[2:])
+    return column
 
 
 def row_layout(env: EnvSpec, lanes: int, rows: int, extra: Sequence[Field] = ()) -> Layout:
@@ -117,6 +130,10 @@ class RowRing:
         self.head += count
         new = self._indices(max(after.start, before.stop), after.stop)
         return new[self._flat["valid"][new]], old
+
+    def next_places(self, trajectory: Arrays) -> NDArray[np.int64]:
+        """The indices that a trajectory's rows are going to have."""
+        return self._indices(self.head, self.head + len(trajectory["reward"]))
 
     def _drawable(self, head: int) -> range:
         """Rows (counted from the beginning) whose whole n-step return is stored."""

@@ -38,6 +38,19 @@ class Sequences(NamedTuple):
     first: NDArray[np.bool_]
     state: Arrays
 
+    def part(self, columns: slice) -> Sequences:
+        """Some of them, as views."""
+        return Sequences(
+            {name: leaf[:, columns] for name, leaf in self.observation.items()},
+            self.action[:, columns],
+            self.reward[:, columns],
+            self.terminated[:, columns],
+            self.truncated[:, columns],
+            self.valid[:, columns],
+            self.first[:, columns],
+            {name: array[columns] for name, array in self.state.items()},
+        )
+
 
 class SequenceRing:
     """The last ``rows`` rows of some lanes as sequences. Indices are ``slot of the trajectory * lanes + lane``."""
@@ -70,16 +83,24 @@ class SequenceRing:
         return self._indices(whole.start, whole.stop)
 
     def insert(self, trajectory: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Append a trajectory. Returns the sequences that can be drawn from now on, and those that no longer can."""
-        if len(trajectory["reward"]) != self.length:
+        """Append a trajectory, or several one after the other with the states before each. Returns the sequences that
+        can be drawn from now on, and those that no longer can."""
+        count, rest = divmod(len(trajectory["reward"]), self.length)
+        if rest or not count:
             raise ValueError(f"a trajectory of {self.length} rows is expected, got {len(trajectory['reward'])}")
         before = self._drawable(self.head)
+        slots = np.arange(self.head // self.length, self.head // self.length + count) % self.blocks
         for name, array in self._states.items():
-            array[self.head // self.length % self.blocks] = trajectory[f"state/{name}"]
+            array[slots] = trajectory[f"state/{name}"].reshape(count, self.lanes, *array.shape[2:])
         self._ring.insert(trajectory)
         after = self._drawable(self.head)
         old = self._indices(before.start, min(before.stop, after.start))
         return self._indices(max(before.stop, after.start), after.stop), old
+
+    def next_places(self, trajectory: Arrays) -> NDArray[np.int64]:
+        """The indices that the sequences beginning with a trajectory are going to have."""
+        begin = self.head // self.length
+        return self._indices(begin, begin + len(trajectory["reward"]) // self.length)
 
     def _drawable(self, head: int) -> range:
         """Trajectories (counted from the beginning) at which a stored sequence begins."""

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 TimeShare = Mapping[str, Mapping[str, float]]
 """Per kind of role, per phase: a share of its time between 0 and 1."""
 
-_WHO = {"learner": "the learner", "actor": "the actors", "env": "the environments' own processes"}
+_WHO = {
+    "learner": "the learner",
+    "actor": "the actors",
+    "env": "the environments' own processes",
+    "replay": "the replays",
+}
 _WORK = ("learning", "environment", "inference", "transfer")
 _SIGNIFICANT = 0.05
 _BUSY = 0.6

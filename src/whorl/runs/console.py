@@ -54,18 +54,18 @@ class PlainConsole:
         self._stream = stream
         self._clock = clock
         self._shown_at = float("-inf")
-        self._warnings_shown: tuple[str, ...] = ()
+        self._shown: tuple[str, ...] = ()
 
     def update(self, status: RunStatus) -> None:
-        """A line when the last one is old enough; a new warning at once."""
-        self._show_warnings(status)
+        """A line when the last one is old enough; a new warning or note at once."""
+        self._show_news(status)
         if self._clock() - self._shown_at >= self.every_s:
             self._shown_at = self._clock()
             write_line(self._stream, plain_line(status))
 
     def finish(self, status: RunStatus, result: Result, path: Path) -> None:
         """The last line, and the summary."""
-        self._show_warnings(status)
+        self._show_news(status)
         write_line(self._stream, plain_line(status))
         for line in summary_lines(status, result, path, ascii_only=not can_draw(self._stream)):
             write_line(self._stream, line)
@@ -73,11 +73,12 @@ class PlainConsole:
     def close(self) -> None:
         """Nothing to put back."""
 
-    def _show_warnings(self, status: RunStatus) -> None:
-        for warning in status.warnings:
-            if warning not in self._warnings_shown:
-                write_line(self._stream, f"warning: {one_line(warning, 1000)}")
-        self._warnings_shown = status.warnings
+    def _show_news(self, status: RunStatus) -> None:
+        news = (*(f"note: {text}" for text in status.notes), *(f"warning: {text}" for text in status.warnings))
+        for line in news:
+            if line not in self._shown:
+                write_line(self._stream, one_line(line, 1000))
+        self._shown = news
 
 
 def make_console(quiet: bool = False, stream: TextIO | None = None) -> Console:

@@ -7,6 +7,7 @@ runs/ppo-CartPole-v1-1/
     logs/            one file per role
     result.json      at the end
     lock             who writes here, and the fencing token
+    wish.json, answer.json    what another process asked of the run (whorl resize)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from whorl.errors import BadInputError
 from whorl.runs.checkpoint.reading import newest_token
 from whorl.runs.files import file_safe, os_reason, write_atomic
-from whorl.runs.lock import RunLock
+from whorl.runs.lock import RunLock, is_held
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,10 @@ class RunDirectory:
     def lock(self) -> RunLock:
         """Become the one writer. ``RunBusyError`` names who is."""
         return RunLock(self.path / "lock", least_token=newest_token(self.checkpoints))
+
+    def is_busy(self) -> bool:
+        """Whether a run goes on here."""
+        return is_held(self.path / "lock")
 
     def write_config(self, toml: str) -> None:
         """The resolved configuration, once, before the run starts."""

@@ -86,6 +86,7 @@ def draw_panel(status: RunStatus, ascii_only: bool = False) -> Panel:
     below = []
     if status.time_share:
         below.append(Text(f"bottleneck: {bottleneck(status.time_share, status.workflow)}", style="italic"))
+    below += [Text(f"note: {one_line(note)}") for note in status.notes[-2:]]
     below += [Text(f"warning: {one_line(warning)}", style="yellow") for warning in status.warnings[-3:]]
     words = [status.workflow, status.engine, "exact" if status.exact else "not exact"]
     title = Text(f" {one_line(status.agent, 30)} on {one_line(status.env, 60)} ", style="bold")

@@ -38,6 +38,8 @@ class RunStatus:
     checkpoint_update: int | None = None
     checkpoint_age_s: float | None = None
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was decided or changed on the way, as it was asked for."""
     """Newest last."""
     phase: str = ""
     """What goes on while no steps are counted: ``compiling``, ``starting 8 actors``, ``saving``."""

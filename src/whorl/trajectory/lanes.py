@@ -46,19 +46,16 @@ class LaneMap:
     @classmethod
     def from_resources(cls, resources: Resources, trajectories: int = 0, envs_per_strand: int = 0) -> LaneMap:
         """Refuses numbers that do not divide, and names the nearest that do. An update takes this many trajectories,
-        over all learners; 0: as many as there are strands. A strand of 0 environments: all of an actor's."""
+        over all learners; 0: one for each strand, or as many more as give every learner the same. A strand of 0
+        environments: all of an actor's."""
         shards = resources.shards or resources.learners
         width = envs_per_strand or resources.envs_per_actor
-        trajectories = trajectories or resources.actors * resources.envs_per_actor // width
+        strands = resources.actors * resources.envs_per_actor // width
+        trajectories = trajectories or _next_multiple(strands, resources.learners)
         lanes = trajectories * width
         for what, count, most in (("actors", resources.actors, MOST_ACTORS), ("environments", lanes, MOST_LANES)):
             if count > most:
                 raise ConfigError(f"{count} {what} are more than any machine runs: use at most {most}")
-        if resources.actors % resources.learners:
-            raise ConfigError(
-                f"{resources.actors} actors cannot be shared out evenly over {resources.learners} learners: "
-                f"use --actors {_next_multiple(resources.actors, resources.learners)}"
-            )
         if trajectories % resources.learners:
             raise ConfigError(
                 f"{trajectories} trajectories cannot be shared out evenly over {resources.learners} learners: use "
@@ -104,13 +101,18 @@ class LaneMap:
         return range(strand * self.envs_per_strand, (strand + 1) * self.envs_per_strand)
 
     def actors_of_learner(self, learner: int) -> range:
-        """The actors whose trajectories go to this learner."""
-        each = self.actors // self.learners
-        return range(learner * each, (learner + 1) * each)
+        """The actors of this learner: equally many for all, but for one more or less where that cannot be."""
+        return range(learner * self.actors // self.learners, (learner + 1) * self.actors // self.learners)
 
     def learner_of_actor(self, actor: int) -> int:
         """The inverse of ``actors_of_learner``."""
-        return actor // (self.actors // self.learners)
+        return ((actor + 1) * self.learners - 1) // self.actors
+
+    def acting(self, count: int) -> list[int]:
+        """The actors that act when so many do: evenly many of each learner's, as far as that goes."""
+        groups = [self.actors_of_learner(learner) for learner in range(self.learners)]
+        by_turns = [group[place] for place in range(self.actors) for group in groups if place < len(group)]
+        return by_turns[:count]
 
     def shards_of_learner(self, learner: int) -> range:
         """The shards this learner contributes."""
@@ -120,6 +122,15 @@ class LaneMap:
     @property
     def lanes_per_shard(self) -> int:
         return self.batch_lanes // self.shards
+
+
+def check_groups(resources: Resources) -> None:
+    """Refuse actors that cannot be shared out evenly over the learners."""
+    if resources.actors % resources.learners:
+        raise ConfigError(
+            f"{resources.actors} actors cannot be shared out evenly over {resources.learners} learners: "
+            f"use --actors {_next_multiple(resources.actors, resources.learners)}"
+        )
 
 
 def _next_multiple(value: int, of: int) -> int:

@@ -4,12 +4,16 @@ strand          [1]            whose trajectory this is: that of some lanes of a
 number          [1]            which trajectory of its strand this is
 incarnation     [1]            of the actor that collected it
 order           [1]            which of the learner's start orders that actor followed
+env_steps       [1]            taken in it
+handed_over     [1]            env steps that its actor has handed over by its end, and the lost ones before that actor
 version         [T]            the weights' version each row was acted with
 first, valid    [T + tail, B]
 obs/<leaf>      [T + tail, B, ...]   raw, as the environment gave them
 action          [T, B, ...]
 reward, terminated, truncated, <agent's fields>   [T, B, ...]
+discounted_return [T, B]       running discounted sum of rewards within each lane's episode, where the agent wants it
 state/<name>    [B, ...]       recurrent state before row 0
+begin/...       [B]            return and length so far of the episode that is under way before row 0
 end/...         [B, ...]       what the ledger needs to rebuild the lanes as they are after row T - 1
 """
 
@@ -22,9 +26,18 @@ import numpy as np
 from whorl.envs.hosted import SNAPSHOT_BYTES
 from whorl.types import Arrays, EnvSpec, Field, Layout
 
+RUNNING_SUMS = (("episode_return", "float64"), ("episode_length", "int64"))
+
 
 def trajectory_layout(
-    env: EnvSpec, *, rows: int, tail_rows: int, lanes: int, fields: Sequence[Field], state: Sequence[Field]
+    env: EnvSpec,
+    *,
+    rows: int,
+    tail_rows: int,
+    lanes: int,
+    fields: Sequence[Field],
+    state: Sequence[Field],
+    discounted_return: bool = False,
 ) -> Layout:
     """The layout of one strand's trajectory. ``fields`` and ``state`` are the agent's, per lane."""
     all_rows = rows + tail_rows
@@ -35,6 +48,8 @@ def trajectory_layout(
             Field("number", (1,), "int64"),
             Field("incarnation", (1,), "int64"),
             Field("order", (1,), "int64"),
+            Field("env_steps", (1,), "int64"),
+            Field("handed_over", (1,), "int64"),
             Field("version", (rows,), "int64"),
             Field("first", (all_rows, lanes), "bool"),
             Field("valid", (all_rows, lanes), "bool"),
@@ -44,8 +59,11 @@ def trajectory_layout(
             Field("terminated", (rows, lanes), "bool"),
             Field("truncated", (rows, lanes), "bool"),
             *(Field(f.name, (rows, lanes, *f.shape), f.dtype) for f in fields),
+            *((Field("discounted_return", (rows, lanes), "float32"),) if discounted_return else ()),
             *(Field(f"state/{f.name}", (lanes, *f.shape), f.dtype) for f in state),
             *(Field(f"end/state/{f.name}", (lanes, *f.shape), f.dtype) for f in state),
+            *(Field(f"{end}/{name}", (lanes,), dtype) for end in ("begin", "end") for name, dtype in RUNNING_SUMS),
+            Field("end/discounted", (lanes,), "float32"),
             Field("end/episode", (lanes,), "int64"),
             Field("end/exact", (1,), "bool"),
             Field("end/snapshot", (lanes, snapshot_bytes), "uint8"),
@@ -54,8 +72,12 @@ def trajectory_layout(
     )
 
 
-PER_TRAJECTORY = frozenset({"strand", "number", "incarnation", "order", "version", "end/exact"})
+PER_TRAJECTORY = frozenset(
+    {"strand", "number", "incarnation", "order", "env_steps", "handed_over", "version", "end/exact"}
+)
 """Fields that hold one value for all lanes."""
+PER_LANE = ("state/", "begin/", "end/")
+"""Beginnings of the names of fields that hold one value for each lane, and not for each row."""
 
 
 def join_lanes(trajectories: Sequence[Arrays]) -> Arrays:
@@ -67,7 +89,7 @@ def join_lanes(trajectories: Sequence[Arrays]) -> Arrays:
         if name in PER_TRAJECTORY:
             joined[name] = array
         else:
-            axis = 0 if name.startswith(("state/", "end/")) else 1
+            axis = 0 if name.startswith(PER_LANE) else 1
             joined[name] = np.concatenate([trajectory[name] for trajectory in trajectories], axis=axis)
     return joined
 
@@ -78,7 +100,7 @@ def cut_lanes(trajectory: Arrays, start: int, stop: int) -> Arrays:
         name: array
         if name in PER_TRAJECTORY
         else array[start:stop]
-        if name.startswith(("state/", "end/"))
+        if name.startswith(PER_LANE)
         else array[:, start:stop]
         for name, array in trajectory.items()
     }
@@ -86,4 +108,12 @@ def cut_lanes(trajectory: Arrays, start: int, stop: int) -> Arrays:
 
 def env_steps_of(trajectory: Arrays) -> int:
     """Environment steps taken in a trajectory: its valid rows, without the bootstrap row."""
-    return int(np.count_nonzero(trajectory["valid"][: len(trajectory["reward"])]))
+    return int(trajectory["env_steps"][0])
+
+
+def copy_last_rows(trajectory: Arrays, part: Arrays) -> None:
+    """Fill in a part of a trajectory: those of its fields that the trajectory has, the last rows of those that are
+    shorter there."""
+    for name, array in part.items():
+        if name in trajectory:
+            array[...] = trajectory[name][-len(array) :]

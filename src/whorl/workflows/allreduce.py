@@ -57,7 +57,7 @@ def plan(job: Job) -> Plan:
         channels=tuple(channels),
         groups=(
             GroupSpec("contributions", agent.contribution, learners, lanes.shards // lanes.learners),
-            GroupSpec("tally", tally_layout(agent.rows, lanes.batch_lanes), learners),
+            GroupSpec("tally", tally_layout(job), learners),
         ),
     )
 

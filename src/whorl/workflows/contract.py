@@ -11,6 +11,9 @@ from whorl.config.schema import Config
 from whorl.engines.contract import Plan
 from whorl.job import Job
 
+PACING = ("trajectories_per_update", "max_staleness", "publish_every", "accept_stale")
+"""Settings of every workflow that learns from trajectories."""
+
 
 def _as_it_is(config: Config) -> Config:
     return config
@@ -35,10 +38,14 @@ class Workflow:
     """Every update learns from one trajectory of each actor: the one that follows the last."""
     has_schedule: bool = False
     """Which trajectories an update learnt from can be recorded, and a run repeated by it."""
+    even_groups: bool = True
+    """Every learner must have equally many actors."""
     has_strands: bool = False
     """Slow environments of an actor may have trajectories of their own, so that none waits for another."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
+    settings: tuple[str, ...] = PACING
+    """Settings below ``workflow.`` that mean something in it; others are refused."""
     settle: Callable[[Config], Config] = _as_it_is
     """Fill in settings that follow from the workflow, and refuse (``ConfigError``) those it cannot run with."""
     check: Callable[[Config, AgentSpec], None] = _any_agent

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from whorl.actors.actor import Actor
+from whorl.config.actors_schedule import fewest_actors
 from whorl.engines.contract import Board, Channel, Group, Plan, Role, RoleGenerator, Wait
+from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.learners.desk import Desk
 from whorl.learners.first_come import FirstCome, Scheduled
@@ -24,13 +26,24 @@ from whorl.learners.schedule import Schedule, check_schedule
 from whorl.workflows.contract import Workflow
 from whorl.workflows.wiring import actors_to_learners
 
+MOST_SLOTS = 128
+"""Of one channel, on any engine."""
 _NEVER = 2**62
 
 
 def slots(job: Job) -> int:
     """Of each actor, for each of its strands: one that is filled, one that waits for its batch to be complete, one that
-    is learnt from."""
-    return 3 * job.lane_map.strands_per_actor
+    is learnt from. Where few actors fill a large batch, as many as the batch has of each, and one to go on with."""
+    lanes, resources = job.lane_map, job.config.resources
+    fewest = fewest_actors(resources) if resources.actors_schedule else max(1, lanes.actors // 4)
+    share = -(-lanes.trajectories // max(1, fewest // lanes.learners))
+    needed = max(3 * lanes.strands_per_actor, share + 1)
+    if needed > MOST_SLOTS:
+        raise ConfigError(
+            f"an update takes {lanes.trajectories} trajectories of each learner's actors, and {fewest} actors have "
+            f"room for fewer: use more actors, or workflow.trajectories_per_update={fewest * (MOST_SLOTS - 1) // 2}"
+        )
+    return needed
 
 
 def run_actor(
@@ -44,7 +57,7 @@ def run_actor(
         if actor.has_strands:
             yield from actor.stream(out, weights)
         schedule = Schedule(job) if job.config.run.replay_schedule else None
-        while True:
+        while actor.stays():
             trajectory = yield from out.reserve()
             if schedule is None:
                 version = weights.read(actor.weights)

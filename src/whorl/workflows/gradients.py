@@ -21,7 +21,8 @@ from whorl.job import Job
 from whorl.learners.desk import Desk
 from whorl.learners.first_come import FirstCome
 from whorl.learners.loop import learn
-from whorl.learners.parameter_server import Contributor, ParameterServer, digest_layout, write_digest
+from whorl.learners.parameter_server import Contributor, ParameterServer, digest_layout
+from whorl.trajectory.layout import copy_last_rows
 from whorl.workflows.contract import Workflow
 from whorl.workflows.wiring import actors_to_learners, layout_of_trajectories
 
@@ -40,14 +41,14 @@ def run_actor(
     with Actor(job, role, weights.layout, commands, answers) as actor:
         number = yield from actor.begin()
         yield from weights.wait_for(0)
-        while True:
+        while actor.stays():
             digest = yield from out.reserve()
             version = weights.read(actor.weights)
             yield from actor.fill(trajectory, version, number)
             role.clock.enter("learning")
             contributor.contribute(actor.weights, trajectory, digest)
             role.clock.enter("transfer")
-            write_digest(trajectory, digest)
+            copy_last_rows(trajectory, digest)
             out.commit()
             number += 1
 

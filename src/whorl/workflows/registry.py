@@ -16,7 +16,10 @@ _OWN = {
     "sync": "whorl.workflows.lockstep:SYNC",
     "overlap": "whorl.workflows.lockstep:OVERLAP",
     "async": "whorl.workflows.first_come:ASYNC",
+    "window": "whorl.workflows.window:WINDOW",
+    "queue": "whorl.workflows.queue:QUEUE",
     "seed": "whorl.workflows.seed:SEED",
+    "replay": "whorl.workflows.replay:REPLAY",
     "allreduce": "whorl.workflows.allreduce:ALLREDUCE",
     "gradients": "whorl.workflows.gradients:GRADIENTS",
 }

@@ -32,7 +32,7 @@ def run_actor(
         number = yield from actor.begin()
         if actor.has_strands:
             yield from actor.stream(out, None)
-        while True:
+        while actor.stays():
             trajectory = yield from out.reserve()
             yield from actor.fill(trajectory, 0, number)
             out.commit()

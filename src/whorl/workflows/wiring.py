@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from whorl.config.actors_schedule import actors_at
 from whorl.engines.contract import BoardSpec, ChannelSpec, GroupSpec, Plan, RoleId, RoleSpec
 from whorl.envs.hosted import host_layouts
 from whorl.job import Job
@@ -30,6 +33,7 @@ def layout_of_trajectories(job: Job) -> Layout:
         lanes=job.lane_map.envs_per_strand,
         fields=agent.fields,
         state=agent.state,
+        discounted_return=agent.wants_discounted_return,
     )
 
 
@@ -43,6 +47,7 @@ def actors_to_learners(job: Job, run_actor: str, run_learner: str, slots: int) -
            +---------- weights (Board) -------+ learner 0
     """
     lanes, agent, learners, actors = job.lane_map, job.agent_spec, learner_ids(job), actor_ids(job)
+    acting = lanes.acting(actors_at(job.config.resources, 0))
     roles = [
         RoleSpec(
             learner,
@@ -76,10 +81,11 @@ def actors_to_learners(job: Job, run_actor: str, run_learner: str, slots: int) -
                 },
                 notify=(learners[lanes.learner_of_actor(actor.index)],),
                 torch=agent.acting == "torch",
+                parked=actor.index not in acting,
             )
         )
         hosts, wires = environments_of(job, actor)
-        roles += hosts
+        roles += (replace(host, parked=actor.index not in acting) for host in hosts)
         channels += wires
     return Plan(
         roles=tuple(roles),
@@ -88,7 +94,7 @@ def actors_to_learners(job: Job, run_actor: str, run_learner: str, slots: int) -
         boards=(BoardSpec("weights", agent.weights, learners[0], actors),),
         groups=(
             GroupSpec("contributions", agent.contribution, learners, lanes.shards // lanes.learners),
-            GroupSpec("tally", tally_layout(agent.rows, lanes.batch_lanes), learners),
+            GroupSpec("tally", tally_layout(job), learners),
         ),
     )
 

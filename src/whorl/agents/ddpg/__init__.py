@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from whorl.agents.contract import Agent, LearnerSettings, Learning
-from whorl.agents.ddpg.acting import policy, spec
+from whorl.agents.continuous.memory import memory_of
+from whorl.agents.contract import Agent, LearnerSettings, Learning, Postprocess
+from whorl.agents.ddpg.acting import network, policy, spec
 from whorl.agents.ddpg.config import DDPGConfig
 from whorl.types import EnvSpec
 
@@ -14,6 +15,12 @@ def _learning(config: DDPGConfig, env: EnvSpec, settings: LearnerSettings) -> Le
     return DDPGLearning(config, env, settings)
 
 
+def _postprocess(config: DDPGConfig, env: EnvSpec) -> Postprocess:
+    from whorl.agents.continuous.priorities import ContinuousPostprocess
+
+    return ContinuousPostprocess(config, network(config, env))
+
+
 AGENT = Agent(
     name="ddpg",
     summary="Deep deterministic policy gradient: continuous actions, climbs a critic learnt from replay",
@@ -21,4 +28,6 @@ AGENT = Agent(
     spec=spec,
     policy=policy,
     learning=_learning,
+    memory=memory_of(spec),
+    postprocess=_postprocess,
 )

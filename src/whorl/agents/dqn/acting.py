@@ -45,6 +45,7 @@ def spec(config: DQNConfig, env: EnvSpec) -> AgentSpec:
         acting=network.acting,
         state=network.state,
         lead_rows=config.burn_in if network.recurrent else 0,
+        exploration=EPSILON.name,
     )
 
 

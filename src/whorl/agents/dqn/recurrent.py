@@ -14,12 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from whorl.agents.contract import LearnerSettings, Step
+from whorl.agents.contract import LearnerSettings, MemorySize, Step
 from whorl.agents.dqn.acting import build_network, build_plan, spec
 from whorl.agents.dqn.config import DQNConfig
+from whorl.agents.dqn.memory import sequence_memory
+from whorl.agents.dqn.priorities import sequence_priorities
 from whorl.agents.dqn.values import TD, action_values, one_hot, phases, publish_epsilon, targets, td_gradients, wrapped
 from whorl.agents.off_policy.inputs import to_inputs
-from whorl.agents.off_policy.learning import Contributed, ReplayLearning, rows_per_lane, stored_rows
+from whorl.agents.off_policy.learning import Contributed, ReplayLearning, rows_per_lane
+from whorl.agents.off_policy.memory import stored_rows
 from whorl.models.differentiable import differentiable
 from whorl.models.encoding import flat_rows
 from whorl.models.torch_forward import Inputs, Parameters, forward_policy
@@ -37,28 +40,17 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
         self.network = build_network(config, env)
         plan = build_plan(self.network)
         super().__init__(config, env, settings, spec(config, env), plan, phases(config, plan), targets(config, plan))
-        # Where trajectories follow on each other the burn-in rows are those before the learnt ones; else the first of
-        # the same trajectory.
-        self._length = stored_rows(config, settings)
-        self._lead = config.burn_in if settings.contiguous else 0
-        self._learnt = self._length if settings.contiguous else self._length - config.burn_in
-        self._kept_rows = rows_per_lane(config, settings, config.burn_in + self._length + config.n_step)
+        length = stored_rows(config.rows, settings.contiguous)
+        self._learnt = length if settings.contiguous else length - config.burn_in
+        self._kept_rows = rows_per_lane(config, settings, config.burn_in + length + config.n_step)
         self._online = differentiable(self.network, self.parameters.tensors, settings.compile, settings.precision)
         self._target = differentiable(self.network, self.targets["q"].tensors, settings.compile, settings.precision)
 
     def make_replay(self) -> SequenceReplay:
         """Sequences of the lanes of one shard."""
-        config = self._dqn
-        return SequenceReplay(
-            self.env,
-            self.settings.lanes // self.settings.shards,
-            self._kept_rows,
-            length=self._length,
-            lead=self._lead,
-            tail=config.n_step,
-            state=self.spec.state,
-            alpha=config.replay.exponent,
-        )
+        settings = self.settings
+        size = MemorySize(settings.lanes // settings.shards, self._kept_rows, settings.contiguous)
+        return sequence_memory(self._dqn, self.env, size)
 
     def phases(self) -> Sequence[str]:
         """Each gradient step is one phase."""
@@ -86,7 +78,8 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
         on_device = [wrapped(array, self._online.gives_numpy, self.device) for array in numbers]
         result = td_gradients(self._dqn, outputs, *on_device)
         self._online.backward(result.d_policy, result.d_value, gradients)
-        return Contributed(result.sums, self._priorities(result.errors.reshape(valid.shape), valid))
+        errors = sequence_priorities(self._dqn.sequence_priority, result.errors.reshape(valid.shape), valid)
+        return Contributed(result.sums, errors)
 
     def _targets(self, sequences: Sequences, q: Tensor) -> NDArray[np.float32]:
         """n-step double-Q targets of the learnt rows, [learnt, N]."""
@@ -123,10 +116,3 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
         observation = {name: flat_rows(leaf[rows]) for name, leaf in sequences.observation.items()}
         inputs = to_inputs(self.network.encoder, observation, self.device)
         return inputs._replace(first=first[rows], state=state)
-
-    def _priorities(self, errors: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Of each sequence: a mixture of its largest and its mean error."""
-        errors = np.where(valid, errors, np.float32(0))
-        mean = errors.sum(0) / np.maximum(valid.sum(0), 1)
-        share = np.float32(self._dqn.sequence_priority)
-        return np.asarray(share * errors.max(0) + (1 - share) * mean, np.float32)

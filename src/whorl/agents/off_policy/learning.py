@@ -24,7 +24,8 @@ from whorl.agents.actor_critic.computing import computing
 from whorl.agents.actor_critic.contribution import Contribution, Totals
 from whorl.agents.actor_critic.learning import check_same_layout
 from whorl.agents.actor_critic.optimiser import Adam
-from whorl.agents.contract import AgentSpec, LearnerSettings, Progress, Step
+from whorl.agents.contract import AgentSpec, LearnerSettings, MemorySize, Progress, Step
+from whorl.agents.off_policy.memory import stored_rows, transition_memory
 from whorl.agents.off_policy.numbers import Numbers
 from whorl.agents.off_policy.parameters import ParameterPlan
 from whorl.agents.off_policy.settings import OffPolicyConfig
@@ -33,7 +34,7 @@ from whorl.agents.off_policy.targets import Following, TargetNetwork
 from whorl.errors import ConfigError, WhorlError
 from whorl.models.flat import FlatParameters
 from whorl.replay.buffer import Batch, Replay
-from whorl.replay.memory import Drawn, Item, Memory
+from whorl.replay.memory import Drawn, Item, Memory, Source
 from whorl.replay.rows import Transitions, with_cut
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
@@ -121,6 +122,8 @@ class ReplayLearning(ABC, Generic[Item]):
         self._totals = Totals(spec.contribution, self.device)
         self._contributions: dict[int, Contribution] = {}
         self._replays: dict[int, Memory[Item]] = {}
+        self._sources: dict[int, Source[Item]] = {}
+        """What is drawn from in the place of own replays."""
         self._uniforms = Numbers(_DRAWING, (self.steps_each, self.shard_batch))
         self._normals: dict[tuple[str, int], Numbers] = {}
         self._drawn: dict[int, tuple[int, Drawn[Item]]] = {}
@@ -190,7 +193,7 @@ class ReplayLearning(ABC, Generic[Item]):
         contribution = self._contributions.get(shard)
         if contribution is None:
             contribution = self._contributions[shard] = Contribution(self.spec.contribution, self.parameters)
-        replay = self.replay(shard)
+        replay = self.source(shard)
         if not len(replay):
             contribution.clear()
             return contribution.buffer
@@ -241,7 +244,7 @@ class ReplayLearning(ABC, Generic[Item]):
 
     def draw_anew(self, number: int, shard: int) -> Drawn[Item]:
         """From the shard's replay."""
-        return self.replay(shard).draw(self.uniforms(shard)[number], self.beta)
+        return self.source(shard).draw(self.uniforms(shard)[number], self.beta)
 
     def uniforms(self, shard: int) -> Array:
         """The numbers that all draws of this update follow from, [gradient steps, rows of the shard's batch]."""
@@ -268,8 +271,8 @@ class ReplayLearning(ABC, Generic[Item]):
         self.gradient_steps = int(arrays["gradient_steps"])
 
     def save_shard(self, shard: int) -> dict[str, Arrays]:
-        """The shard's replay."""
-        return self.replay(shard).save()
+        """The shard's replay, where it is here."""
+        return {} if shard in self._sources else self.replay(shard).save()
 
     def load_shard(self, shard: int, pieces: Mapping[str, Arrays]) -> None:
         """Go on with the shard's replay."""
@@ -279,6 +282,20 @@ class ReplayLearning(ABC, Generic[Item]):
     def beta(self) -> float:
         """The exponent of the importance weights, this update."""
         return self._config.replay.beta(self.progress.fraction)
+
+    def draw_from(self, sources: Mapping[int, Source[Item]], steps_at_once: int) -> None:
+        """Draw from these and no longer from replays of one's own."""
+        del steps_at_once  # sequences are drawn for one step at a time
+        self._sources = dict(sources)
+
+    def everything(self) -> Array:
+        """The flat buffer of all parameters, current."""
+        self.parameters.to_host()
+        return self.parameters.buffer
+
+    def source(self, shard: int) -> Source[Item]:
+        """What the shard's draws come from."""
+        return self._sources[shard] if shard in self._sources else self.replay(shard)
 
     def replay(self, shard: int) -> Memory[Item]:
         """The shard's replay, made when it is first asked for."""
@@ -311,16 +328,14 @@ class OffPolicyLearning(ReplayLearning[Transitions]):
 
     def make_replay(self) -> Replay:
         """A replay for the lanes of one shard."""
-        config = self._config
-        return Replay(
-            self.env,
-            self.settings.lanes // self.settings.shards,
-            self._rows,
-            n_step=config.n_step,
-            discount=config.discount,
-            alpha=config.replay.exponent,
-            extra=self.spec.fields,
-        )
+        settings = self.settings
+        size = MemorySize(settings.lanes // settings.shards, self._rows, settings.contiguous)
+        return transition_memory(self._config, self.env, self.spec, size)
+
+    def draw_from(self, sources: Mapping[int, Source[Transitions]], steps_at_once: int) -> None:
+        """Draw from these and no longer from replays of one's own."""
+        super().draw_from(sources, steps_at_once)
+        self.steps_at_once = steps_at_once
 
     def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
         """Store this learner's shards of the batch."""
@@ -341,19 +356,14 @@ class OffPolicyLearning(ReplayLearning[Transitions]):
         found = self._blocks.get(shard)
         if found is None or found[0] != first:
             uniforms = self.uniforms(shard)[first : first + self.steps_at_once].reshape(-1)
-            found = self._blocks[shard] = (first, self.replay(shard).draw(uniforms, self.beta))
+            found = self._blocks[shard] = (first, self.source(shard).draw(uniforms, self.beta))
         return found
-
-
-def stored_rows(config: OffPolicyConfig, settings: LearnerSettings) -> int:
-    """Rows that a trajectory takes in a replay."""
-    return config.rows if settings.contiguous else config.rows + 1
 
 
 def rows_per_lane(config: OffPolicyConfig, settings: LearnerSettings, tail: int) -> int:
     """Rows that each lane keeps. Refuses a replay too small for one trajectory and the ``tail`` rows behind it."""
     rows = config.replay.capacity // settings.lanes
-    needed = stored_rows(config, settings) + tail + 1
+    needed = stored_rows(config.rows, settings.contiguous) + tail + 1
     if rows < needed:
         raise ConfigError(
             f"agent.replay.capacity = {config.replay.capacity} leaves {rows} rows for each of {settings.lanes} "

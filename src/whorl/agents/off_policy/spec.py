@@ -26,6 +26,7 @@ def build_spec(
     fields: tuple[Field, ...] = (),
     state: tuple[Field, ...] = (),
     lead_rows: int = 0,
+    exploration: str = "",
 ) -> AgentSpec:
     """The spec of an agent with a replay. Refuses replays that cannot work."""
     _check_batch(config)
@@ -42,6 +43,9 @@ def build_spec(
         replay_bytes=replay_bytes(config, env, fields),
         discount=config.discount,
         acting=acting,
+        exploration=exploration,
+        priority_rows=(1 if config.network.core == "lstm" else config.rows) if config.replay.prioritised else 0,
+        parameters=plan.everything,
     )
 
 

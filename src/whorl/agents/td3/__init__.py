@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from whorl.agents.contract import Agent, LearnerSettings, Learning
-from whorl.agents.td3.acting import policy, spec
+from whorl.agents.continuous.memory import memory_of
+from whorl.agents.contract import Agent, LearnerSettings, Learning, Postprocess
+from whorl.agents.td3.acting import network, policy, spec
 from whorl.agents.td3.config import TD3Config
 from whorl.types import EnvSpec
 
@@ -14,6 +15,12 @@ def _learning(config: TD3Config, env: EnvSpec, settings: LearnerSettings) -> Lea
     return TD3Learning(config, env, settings)
 
 
+def _postprocess(config: TD3Config, env: EnvSpec) -> Postprocess:
+    from whorl.agents.continuous.priorities import ContinuousPostprocess
+
+    return ContinuousPostprocess(config, network(config, env))
+
+
 AGENT = Agent(
     name="td3",
     summary="Twin delayed DDPG: the lesser of two critics, a patient actor, smoothed targets; continuous actions",
@@ -21,4 +28,6 @@ AGENT = Agent(
     spec=spec,
     policy=policy,
     learning=_learning,
+    memory=memory_of(spec),
+    postprocess=_postprocess,
 )

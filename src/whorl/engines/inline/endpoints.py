@@ -52,6 +52,7 @@ class ChannelSlots:
         self.free = deque(spec.layout.views(spec.layout.allocate()) for _ in range(spec.slots))
         self.filled: deque[Arrays] = deque()
         self.unreleased = 0
+        self.handed_over = 0
 
 
 class InlineChannel:
@@ -81,6 +82,7 @@ class InlineChannel:
             raise RuntimeError(f"nothing of {self._slots.spec.name} is reserved, so nothing can be committed")
         self._slots.filled.append(self._reserved)
         self._slots.unreleased += 1
+        self._slots.handed_over += 1
         self._reserved = None
         self._clock.bytes_sent += self._size_bytes
 
@@ -112,6 +114,10 @@ class InlineChannel:
     @property
     def filled(self) -> int:
         return self._slots.unreleased
+
+    @property
+    def handed_over(self) -> int:
+        return self._slots.handed_over
 
 
 class BoardValues:
@@ -153,7 +159,8 @@ class InlineBoard:
         wanted = self.version if version is None else version
         if wanted < 0 or wanted not in self._values.versions:
             raise LookupError(f"{self._values.spec.name} has no version {wanted}; the newest is {self.version}")
-        np.copyto(buffer.reshape(-1).view(np.uint8), self._values.buffers[self._values.versions.index(wanted)])
+        target = buffer.reshape(-1).view(np.uint8)
+        np.copyto(target, self._values.buffers[self._values.versions.index(wanted)][: len(target)])
         self._last_read = max(self._last_read, wanted)
         return wanted
 

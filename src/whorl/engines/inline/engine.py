@@ -10,12 +10,23 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from whorl.engines import waits
-from whorl.engines.contract import SUPERVISOR, Message, Observer, Plan, Role, RoleGenerator, RoleId, RoleSpec, Wait
+from whorl.engines.contract import (
+    JOINED,
+    SUPERVISOR,
+    Message,
+    Observer,
+    Plan,
+    Role,
+    RoleGenerator,
+    RoleId,
+    RoleSpec,
+    Wait,
+)
 from whorl.engines.entries import load_entry
 from whorl.engines.faults import VARIABLE, parse_faults
 from whorl.engines.inline.clock import InlineClock
@@ -41,13 +52,23 @@ _LOOK_EVERY_S = 0.05
 class _Turn:
     """A role and where it stands."""
 
-    id: RoleId
+    spec: RoleSpec
     generator: RoleGenerator
     line: InlineLine
     clock: InlineClock
+    incarnation: int = 0
+    counted_before: int = 0
+    """Environment steps of earlier incarnations."""
     wait: Wait | None = None
     blocked_since: float = field(default_factory=time.monotonic)
     ended: bool = False
+    parked: bool = False
+    joins: bool = False
+    """Asked for again before it had ended."""
+
+    @property
+    def id(self) -> RoleId:
+        return self.spec.id
 
 
 class InlineEngine:
@@ -76,15 +97,19 @@ class InlineCluster:
         self._started = time.monotonic()
         self._turn = 0
         self._idle_turns = 0
-        shared = _shared_endpoints(plan)
-        self._roles = [self._make_role(spec, plan.job, shared) for spec in plan.roles]
+        self._job = plan.job
+        self._shared = _shared_endpoints(plan)
+        self._roles = [self._make_role(spec) for spec in plan.roles]
         self._by_id = {turn.id: turn for turn in self._roles}
 
-    def _make_role(self, spec: RoleSpec, job: dict[str, Any], shared: dict[str, Any]) -> _Turn:
+    def _make_role(self, spec: RoleSpec) -> _Turn:
         clock, line = InlineClock(), InlineLine(spec.id, self._post)
+        generator = self._begin(spec, line, clock, incarnation=0)
+        return _Turn(spec, generator, line, clock, ended=spec.parked, parked=spec.parked)
 
+    def _begin(self, spec: RoleSpec, line: InlineLine, clock: InlineClock, incarnation: int) -> RoleGenerator:
         def end_of(name: str) -> InlineChannel | InlineBoard | InlineGroup:
-            thing = shared[name]
+            thing = self._shared[name]
             if isinstance(thing, ChannelSlots):
                 return InlineChannel(thing, clock)
             if isinstance(thing, BoardValues):
@@ -95,15 +120,40 @@ class InlineCluster:
             argument: end_of(wired) if isinstance(wired, str) else [end_of(name) for name in wired]
             for argument, wired in spec.endpoints.items()
         }
-        role = Role(spec.id, 0, line, clock, plain_copy(job))
-        return _Turn(spec.id, load_entry(spec.entry)(role, **arguments), line, clock)
+        role = Role(spec.id, incarnation, line, clock, plain_copy(self._job))
+        return load_entry(spec.entry)(role, **arguments)
+
+    def park(self, roles: Iterable[RoleId]) -> None:
+        """Leave these as they are once they have ended."""
+        for turn in map(self._by_id.__getitem__, roles):
+            turn.parked, turn.joins = True, False
+
+    def start(self, roles: Iterable[RoleId]) -> None:
+        """Start parked roles, or have them start when they have ended."""
+        for turn in map(self._by_id.__getitem__, roles):
+            if not turn.ended:
+                turn.joins = turn.parked
+            elif turn.parked:
+                self._join(turn)
+
+    def _join(self, turn: _Turn) -> None:
+        """A further incarnation, of which those are told who want to know."""
+        turn.parked = turn.joins = turn.ended = False
+        turn.wait = None
+        turn.incarnation += 1
+        turn.line.inbox.clear()
+        counted, turn.counted_before = turn.clock.counted - turn.counted_before, turn.clock.counted
+        turn.generator = self._begin(turn.spec, turn.line, turn.clock, turn.incarnation)
+        told = {"kind": turn.id.kind, "index": turn.id.index, "incarnation": turn.incarnation, "cause": JOINED}
+        for role in turn.spec.notify:
+            self.send(role, "lost", {**told, "phase": "other", "where": 0, "counted": counted})
 
     def _post(self, to: RoleId, message: Message) -> None:
         if to == SUPERVISOR:
             self._outbox.append(message)
         elif to not in self._by_id:
             raise ValueError(f"{message.sender} sent {message.kind!r} to {to}, which the plan does not have")
-        else:
+        elif not self._by_id[to].ended:  # the next incarnation would not know what it is about
             self._by_id[to].line.inbox.append(message)
 
     def send(self, to: RoleId, kind: str, body: Mapping[str, Any] | None = None) -> None:
@@ -154,6 +204,8 @@ class InlineCluster:
             turn.wait = next(turn.generator) if expiry is None else turn.generator.throw(expiry)
         except StopIteration:
             turn.ended = True
+            if turn.joins:
+                self._join(turn)
         except Exception:
             turn.ended = True
             self._deliver(lambda: False)  # what it said before it failed

@@ -53,8 +53,10 @@ class LocalBoard:
         self._buffers = [data[slot * stride : slot * stride + layout.size_bytes] for slot in range(2)]
         self._last_read = -1
         self._target = 0
-        if writes:  # a lost incarnation may have finished a value without announcing it
-            self._words[_NEWEST] = max(self._words[_VERSIONS : _VERSIONS + 2])
+        if writes:  # what a lost incarnation finished and did not announce was never published
+            for slot in range(_VERSIONS, _VERSIONS + 2):
+                if self._words[slot] > self._words[_NEWEST]:
+                    self._words[slot] = 0
         doorbell = -1 if writes else doorbells[0]
         self._changed = FdEndpoint(doorbell, self._has_changed)
         self._reached = FdEndpoint(doorbell, self._has_reached)
@@ -98,7 +100,7 @@ class LocalBoard:
             sequence = words[_SEQUENCES + slot]
             fence()
             if wanted >= 0 and words[_VERSIONS + slot] == wanted + 1 and not sequence & 1:
-                np.copyto(target, self._buffers[slot])
+                np.copyto(target, self._buffers[slot][: len(target)])
                 fence()
                 return words[_SEQUENCES + slot] == sequence
         return False

@@ -62,6 +62,12 @@ class _Slots:
         """The number of the last hand-over through this slot."""
         return self.words[_STATES + self.count + slot]
 
+    @property
+    def handed_over(self) -> int:
+        """The number of the last hand-over of all, whether its ticket was sent or not."""
+        done = (slot for slot in range(self.count) if self.words[_STATES + slot] != WRITING)
+        return max(self.words[_SENT], *(self.sequence(slot) for slot in done), 0)
+
 
 class LocalChannel:
     """What writer and reader have in common; each half refuses the other's calls."""
@@ -98,6 +104,10 @@ class LocalChannel:
     def filled(self) -> int:
         return self._slots.filled
 
+    @property
+    def handed_over(self) -> int:
+        return self._slots.handed_over
+
 
 class ChannelWriter(LocalChannel):
     """The writer's end."""
@@ -125,11 +135,14 @@ class ChannelWriter(LocalChannel):
     def _mend(self) -> None:
         """Finish or undo what a lost incarnation left half done; nothing to do in a fresh channel."""
         words, count = self._slots.words, self._slots.count
-        self._sequence = max(self._slots.sequence(slot) for slot in range(count))
         for slot in range(count):
             if words[_STATES + slot] == WRITING:
+                if self._slots.sequence(slot) > words[_SENT]:  # it died on the way to hand it over
+                    words[_STATES + count + slot] = 0
                 words[_STATES + slot] = FREE
-            elif words[_STATES + slot] == FILLED and self._slots.sequence(slot) > words[_SENT]:
+        self._sequence = self._slots.handed_over
+        for slot in range(count):
+            if words[_STATES + slot] == FILLED and self._slots.sequence(slot) > words[_SENT]:
                 self._send_ticket(slot, self._slots.sequence(slot))
 
     def _send_ticket(self, slot: int, sequence: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whorl import errors
-from whorl.engines.contract import RoleId, RoleSpec
+from whorl.engines.contract import Phase, RoleId, RoleSpec
 from whorl.engines.local.line import FrameSocket
 from whorl.engines.local.rolemain import STARTING
 from whorl.engines.local.spawner import Exit, describe_exit
@@ -76,6 +76,10 @@ class Hosted:
     start_at: float | None = 0.0
     loss: dict[str, Any] | None = None
     """What to tell about the last loss once the next incarnation runs."""
+    parked: bool = False
+    """Stays ended until it is asked for."""
+    joins: bool = False
+    """Asked for again before it had ended."""
     past_cpu_s: float = 0.0
     past_counted: int = 0
     memory_bytes: int = 0
@@ -89,6 +93,16 @@ class Hosted:
         self.incarnation += 1
         self.ended = False
         self.start_at = time.monotonic() + delay_s
+
+    def rest(self) -> None:
+        """Parked, and everything is told about the incarnations before."""
+        self.parked, self.ended, self.start_at = True, True, None
+        self.page.start_afresh()
+
+    def note_loss(self, cause: str, phase: Phase = "other", where: int = 0) -> None:
+        """What is to be told once the next incarnation is up."""
+        self.loss = {"kind": self.id.kind, "index": self.id.index, "cause": cause, "phase": phase}
+        self.loss |= {"where": max(where, 0), "counted": self.page.counted}
 
     def overdue(self, now: float) -> bool:
         """Somebody waits long for this role: True when it should be pinged."""

@@ -14,11 +14,11 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from whorl.config.schema import EngineConfig
-from whorl.engines.contract import SUPERVISOR, Message, Observer, Plan, RoleId
+from whorl.engines.contract import JOINED, SUPERVISOR, Message, Observer, Plan, RoleId
 from whorl.engines.local.fleet import Fleet
 from whorl.engines.local.hosted import Hosted, Process, final_error
 from whorl.engines.local.restarts import RestartBudget
@@ -55,7 +55,10 @@ class LocalCluster:
         self._fleet.epoll.register(self._wake_read, select.EPOLLIN)
         try:
             for hosted in self._roles.values():
-                self._fleet.start(hosted)
+                if hosted.spec.parked:
+                    hosted.rest()
+                else:
+                    self._fleet.start(hosted)
         except NurseryLostError as error:
             self.close()
             raise RoleLostError(f"the nursery died at the start ({error}); its output says why") from error
@@ -225,6 +228,29 @@ class LocalCluster:
                 return
             self._tell_of_loss(hosted)
 
+    # Coming and going
+
+    def park(self, roles: Iterable[RoleId]) -> None:
+        """Leave these as they are once they have ended."""
+        for hosted in map(self._roles.__getitem__, roles):
+            hosted.parked, hosted.joins = True, False
+            if hosted.start_at is not None:
+                self._tell_of_loss(hosted)
+                hosted.rest()
+
+    def start(self, roles: Iterable[RoleId]) -> None:
+        """Start parked roles, or have them start when they have ended."""
+        for hosted in map(self._roles.__getitem__, roles):
+            if hosted.process is not None:
+                hosted.joins = hosted.parked
+            elif hosted.parked:
+                self._join(hosted)
+
+    def _join(self, hosted: Hosted) -> None:
+        hosted.parked = hosted.joins = False
+        hosted.note_loss(JOINED)
+        hosted.schedule(0.0)
+
     # Losses
 
     def _bury(self, hosted: Hosted, process: Process) -> None:
@@ -232,7 +258,15 @@ class LocalCluster:
         while self._take_frames(hosted, process):
             pass
         cause = self._fleet.remove(hosted, process)
+        if hosted.joins:
+            self._join(hosted)
+            return
         if hosted.ended:
+            return
+        if hosted.parked:
+            hosted.note_loss(cause)
+            self._tell_of_loss(hosted)
+            hosted.rest()
             return
         if process.failure is not None and process.failure["final"]:
             self._fail(final_error(process.failure))
@@ -245,19 +279,20 @@ class LocalCluster:
         _log.info("%s (incarnation %d) was lost: %s", hosted.id, hosted.incarnation, cause)
         self._restarts[hosted.id.kind] += 1
         progress = hosted.page.progress()
-        hosted.loss = {"kind": hosted.id.kind, "index": hosted.id.index, "cause": cause, "phase": progress.phase}
-        hosted.loss |= {"where": max(progress.where, 0), "counted": hosted.page.counted}
+        hosted.note_loss(cause, progress.phase, progress.where)
         if hosted.spec.on_loss == "restart_all":
             self._restart_all(delay_s)
         else:
             hosted.schedule(delay_s)
 
     def _tell_of_loss(self, hosted: Hosted) -> None:
-        """The replacement runs: tell the observer and the roles that want to know."""
+        """The replacement runs (or there is to be none): tell the observer and the roles that want to know."""
         if hosted.loss is None:
             return
-        loss, hosted.loss = {**hosted.loss, "incarnation": hosted.incarnation}, None
-        self._observer.on_restart(hosted.id, hosted.incarnation, loss["cause"])
+        incarnation = hosted.incarnation + hosted.parked
+        loss, hosted.loss = {**hosted.loss, "incarnation": incarnation}, None
+        if loss["cause"] != JOINED:
+            self._observer.on_restart(hosted.id, incarnation, loss["cause"])
         for role in hosted.spec.notify:
             self._pass_on(self._roles[role], envelope(SUPERVISOR, role, "lost"), encode_body(loss))
 
@@ -268,7 +303,11 @@ class LocalCluster:
         for hosted in self._roles.values():
             if hosted.spec.on_loss == "replace":
                 hosted.loss = None  # who would be told of it begins anew as well
-            hosted.schedule(delay_s)
+            if hosted.parked and not hosted.joins:
+                hosted.rest()
+            else:
+                hosted.parked = hosted.joins = False
+                hosted.schedule(delay_s)
 
     def _replace_nursery(self) -> None:
         """Roles die with their nursery, so this is a restart of everything."""

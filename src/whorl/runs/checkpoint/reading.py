@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,13 +67,19 @@ class Candidate:
         return (self.manifest.update, self.manifest.token, repeat) if self.manifest else (named, 0, repeat)
 
 
-def load(path: Path) -> Checkpoint:
-    """Verify and load one checkpoint. ``CheckpointError`` names what is damaged, foreign or hostile."""
+def _everything(name: str) -> bool:
+    del name
+    return True
+
+
+def load(path: Path, wanted: Callable[[str], bool] = _everything) -> Checkpoint:
+    """Verify and load one checkpoint, or those of its files that are ``wanted`` (by their names). ``CheckpointError``
+    names what is damaged, foreign or hostile."""
     try:
         with _opened(path) as directory:
             manifest = _read_manifest(directory)
             checkpoint = Checkpoint(path, manifest, arrays={}, values={})
-            for name in _verified(directory, manifest):
+            for name in _verified(directory, manifest, wanted):
                 stem, _, suffix = name.partition(".")
                 with _opened_file(directory, name) as descriptor:
                     if suffix == "safetensors":
@@ -92,16 +98,19 @@ def load(path: Path) -> Checkpoint:
     return checkpoint
 
 
-def load_latest(directory: Path) -> Checkpoint | None:
+def load_latest(directory: Path, wanted: Callable[[str], bool] = _everything) -> Checkpoint | None:
     """The newest checkpoint that verifies, by the update in its manifest; None when there has never been one.
 
     A damaged newer one is passed over, loudly: see ``Checkpoint.warnings``. When all are damaged nothing is
-    started from scratch behind the user's back: ``CheckpointError`` names each.
+    started from scratch behind the user's back: ``CheckpointError`` names each. All of it is verified, and what is
+    ``wanted`` is loaded.
     """
     faults: list[str] = []
     for candidate in reversed(find_checkpoints(directory)):
         try:
-            checkpoint = load(candidate.path)
+            if wanted is not _everything:
+                _verify_named(candidate.path)
+            checkpoint = load(candidate.path, wanted)
         except NewerFormatError:
             raise
         except CheckpointError as error:
@@ -116,6 +125,15 @@ def load_latest(directory: Path) -> Checkpoint | None:
             "or train anew in another --run-dir"
         )
     return None
+
+
+def _verify_named(path: Path) -> None:
+    try:
+        verify(path)
+    except CheckpointError as error:
+        raise type(error)(f"checkpoint {path}: {error}") from error
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {path}: cannot be read: {os_reason(error)}") from error
 
 
 def verify(path: Path) -> Manifest:
@@ -193,16 +211,18 @@ def _read_small(name: str, descriptor: int, limit_bytes: int) -> bytes:
         return file.read(limit_bytes + 1)
 
 
-def _verified(directory: int, manifest: Manifest) -> list[str]:
-    """The checkpoint's file names, after comparing the directory with the manifest byte for byte."""
+def _verified(directory: int, manifest: Manifest, wanted: Callable[[str], bool] = _everything) -> list[str]:
+    """The checkpoint's file names, after comparing those files with the manifest byte for byte."""
     strangers = sorted(set(os.listdir(directory)) - {MANIFEST, *manifest.files})
     if strangers:
         raise CheckpointError(f"holds {strangers[0][:100]!r}, which its manifest does not list")
-    for name, part in manifest.files.items():
+    names = [name for name in manifest.files if wanted(name)]
+    for name in names:
+        part = manifest.files[name]
         with _opened_file(directory, name) as descriptor:
             size = os.fstat(descriptor).st_size
             if size != part.size_bytes:
                 raise CheckpointError(f"{name} has {size} bytes instead of {part.size_bytes}")
             if hash_descriptor(descriptor) != (part.size_bytes, part.sha256):
                 raise CheckpointError(f"{name} does not match its SHA-256")
-    return list(manifest.files)
+    return names
