@@ -14,8 +14,12 @@ class _Always:
         return True
 
 
-BREATH = Wait((_Always(),), "its next turn")
-"""Waits for nothing. Yielded in the middle of long work, so that an engine with one thread can see to other things."""
+TURN = Wait((_Always(),), "its next turn")
+"""Waits for nothing: lets the others have their turn, where there is but one thread."""
+BREATH = Wait((_Always(),), "its next breath")
+"""Waits for nothing. Yielded now and then, by the clock, in the middle of long work, so that whoever supervises one
+thread can see to other things. The others have a turn only if something was sent to them meanwhile: what runs when must
+not depend on the clock."""
 BREATH_EVERY_S = 0.05
 
 

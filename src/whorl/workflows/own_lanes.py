@@ -6,7 +6,7 @@ from typing import Any
 
 from whorl.actors.actor import Actor
 from whorl.engines.contract import RoleGenerator, Wait
-from whorl.engines.waits import BREATH
+from whorl.engines.waits import TURN
 from whorl.learners.intake import Intake
 from whorl.learners.learner import Batch, Learner
 from whorl.types import Layout
@@ -22,7 +22,7 @@ class OwnLanes(Intake):
         self._trajectory = trajectory.views(trajectory.allocate())
         self._collecting: RoleGenerator
         self._is_full = False
-        self._wait = BREATH
+        self._wait = TURN
 
     def start(self) -> None:
         """Collect from where the ledger says."""
@@ -36,7 +36,7 @@ class OwnLanes(Intake):
             yield from self._actor.fill(self._trajectory, self._learner.updates, number)
             self._is_full = True
             number += 1
-            yield BREATH
+            yield TURN
 
     def lost(self, body: dict[str, Any]) -> None:
         """An environment's process was replaced."""

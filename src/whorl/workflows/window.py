@@ -17,7 +17,7 @@ from dataclasses import replace
 from whorl.actors.actor import Actor
 from whorl.config.schema import Config
 from whorl.engines.contract import Board, BoardSpec, Channel, Group, Plan, Role, RoleGenerator, RoleId, RoleSpec
-from whorl.engines.waits import BREATH
+from whorl.engines.waits import TURN
 from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.learners.desk import Desk
@@ -40,7 +40,7 @@ def run_actor(role: Role, weights: Board, out: Board, commands: list[Channel], a
             yield from actor.fill(trajectory, version, number)
             out.publish(number, buffer)
             number += 1
-            yield BREATH  # an engine with one thread would run nobody else
+            yield TURN  # an engine with one thread would run nobody else
 
 
 def run_learner(

@@ -1,8 +1,8 @@
 """Every role in one thread: a role runs until it waits for something that is not there, then the next has its turn.
 
 The order is the plan's, so a run is the same each time, wherever ``run`` is interrupted. Errors come out as they are.
-A role in the middle of long work yields ``waits.BREATH`` now and then: the others have their turn, and whoever called
-``run`` looks at signals.
+A role in the middle of long work yields ``waits.BREATH`` now and then: whoever called ``run`` looks at signals, and if
+it sends something, the others have their turn.
 """
 
 from __future__ import annotations
@@ -96,6 +96,8 @@ class InlineCluster:
         self._outbox: deque[Message] = deque()
         self._started = time.monotonic()
         self._turn = 0
+        self._unheard = 0
+        """Turns until everybody has had one since the driver sent something."""
         self._idle_turns = 0
         self._job = plan.job
         self._shared = _shared_endpoints(plan)
@@ -158,6 +160,7 @@ class InlineCluster:
 
     def send(self, to: RoleId, kind: str, body: Mapping[str, Any] | None = None) -> None:
         """A message of the driver to a role."""
+        self._unheard = len(self._roles)
         self._post(to, Message(SUPERVISOR, kind, plain_copy(body or {})))
 
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
@@ -173,8 +176,11 @@ class InlineCluster:
                     return
                 looked = now
             turn = self._roles[self._turn]
-            self._turn = (self._turn + 1) % len(self._roles)
-            if self._step(turn, now):
+            has_gone_on = self._step(turn, now)
+            if turn.wait is not waits.BREATH or turn.ended or self._unheard:
+                self._turn = (self._turn + 1) % len(self._roles)
+                self._unheard = max(0, self._unheard - 1)
+            if has_gone_on:
                 self._idle_turns = 0
                 if self._outbox and self._deliver(until):
                     return
