@@ -126,3 +126,11 @@ def test_what_cannot_work_is_refused(tmp_path: Path, job: str, more: dict[str, A
 def test_settings_of_async_are_refused_where_they_mean_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="sync always learns from one trajectory of each actor"):
         whorl.train("ppo", "CartPole-v1", run_dir=tmp_path / "run", set={"workflow.max_staleness": 3})
+
+
+def test_metrics_tell_how_old_experience_is_and_how_much_waits(tmp_path: Path) -> None:
+    train(tmp_path, actors=3, more={"workflow.trajectories_per_update": 2})
+    metrics = whorl.load(tmp_path / "run").metrics
+    assert (metrics["age_s"] > 0).all()
+    assert (metrics["age_s"] < 60).all()
+    assert (metrics["waiting"] >= 2).all()

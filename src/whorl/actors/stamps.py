@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +42,7 @@ class Stamps:
         self._handed_over += env_steps
         trajectory["env_steps"][0] = env_steps
         trajectory["handed_over"][0] = self._handed_over
+        trajectory["finished_at"][0] = time.time()
 
     def _trace(self, trajectory: Arrays, running: Array, discount: float) -> None:
         first, reward, trace = trajectory["first"], trajectory["reward"], trajectory["discounted_return"]

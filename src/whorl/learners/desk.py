@@ -93,6 +93,7 @@ class Desk:
             if command & Command.GO_ON:
                 if not complete:
                     yield from self._collect(leave_on_wish=False)
+                self._learner.measured({"waiting": self._intake.waiting})
                 return self._intake.batch()
 
     def _await_leave(self) -> Generator[Wait, None, None]:

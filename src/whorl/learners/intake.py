@@ -80,6 +80,11 @@ class Intake(ABC):
         """The batch has been learnt from: give its slots back to the actors."""
 
     @property
+    def waiting(self) -> int:
+        """Trajectories that have come, those of the next batch included."""
+        return 0
+
+    @property
     @abstractmethod
     def wait(self) -> Wait:
         """For whatever would help to complete the batch."""
@@ -115,6 +120,11 @@ class FromActors(Intake):
     @abstractmethod
     def awaited(self) -> list[int]:
         """Whose trajectories would help to complete the batch."""
+
+    @property
+    def waiting(self) -> int:
+        """Claimed, or about to be."""
+        return sum(source.channel.filled for source in self._sources.values())
 
     @property
     def wait(self) -> Wait:

@@ -11,6 +11,7 @@ Every learner holds the same weights and the same counts; only the ledgers diffe
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -144,6 +145,8 @@ class Learner:
         """Learn from trajectories of this learner's actors, in step with the other learners."""
         self._clock.enter("learning")
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
+        now = time.time()
+        self.measured({"age_s": sum(now - float(one["finished_at"][0]) for _, one in batch) / len(batch)})
         yield from self._accept(batch, tally)
         if self._previous_weights is not None:
             self._previous_weights[:] = self.learning.weights()
@@ -165,6 +168,10 @@ class Learner:
             parts = [self.learning.contribute(step, shard) for shard in self.shards]
             total = yield from contributions.sum(parts)
             self.learning.apply(step, total)
+
+    def measured(self, metrics: Mapping[str, float]) -> None:
+        """For the next line of metrics."""
+        self._measured.add(metrics)
 
     def published(self) -> Array:
         """What actors are shown."""

@@ -66,6 +66,11 @@ class Queues(FromAnybody):
         self._learner.abandon(self._learner.owned.lost(body, hand_overs))
 
     @property
+    def waiting(self) -> int:
+        """In all queues, and what was taken from them."""
+        return sum(queue.filled for queue in self._queues)
+
+    @property
     def wait(self) -> Wait:
         """Until something lies in any queue."""
         return wait_for_any((queue.readable for queue in self._queues), "the queues", range(len(self._queues)))
