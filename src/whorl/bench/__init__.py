@@ -25,6 +25,10 @@ BENCHMARKS = {
     "dqn": ("whorl.bench.dqn_cartpole:run", "DQN on CartPole-v1 against Stable-Baselines3: steps/s"),
     "footprint": ("whorl.bench.footprint:run", "Start-up time, memory of an actor, CPU share of idle environments"),
     "handoff": ("whorl.bench.handoff:run", "A trajectory handed over in shared memory, beside copying it twice"),
+    "learners": (
+        "whorl.bench.learners:run",
+        "1, 2 and 4 learners: samples/s with slow updates, what summing costs",
+    ),
     "ppo": ("whorl.bench.ppo_cartpole:run", "PPO on CartPole-v1 against Stable-Baselines3: steps/s, seconds to 475"),
     "replay": ("whorl.bench.replay:run", "Prioritised replay against TorchRL and cpprb: batches/s"),
     "slow": ("whorl.bench.slow:run", "Slow environments: the share of N / step time that each workflow reaches"),
