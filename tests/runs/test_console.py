@@ -329,3 +329,11 @@ def test_how_numbers_are_written(text: str, value: str) -> None:
 )
 def test_bottleneck_in_one_sentence(time_share: dict[str, dict[str, float]], workflow: str, sentence: str) -> None:
     assert bottleneck(time_share, workflow) == sentence
+
+
+def test_roles_between_actors_and_learners_have_advice_of_their_own() -> None:
+    busy = {"transfer": 0.9, "waiting": 0.1}
+    said = bottleneck({"replay": busy, "learner": {"learning": 0.2}, "actor": {"environment": 0.3}}, "replay")
+    assert said.startswith("the replays move data 90 % of the time: more workflow.replay_shards")
+    said = bottleneck({"inference": {"inference": 0.9}, "learner": {"learning": 0.2}}, "seed")
+    assert said.startswith("the inference server infers actions 90 % of the time: a smaller network")

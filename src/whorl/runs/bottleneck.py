@@ -12,6 +12,7 @@ _WHO = {
     "actor": "the actors",
     "env": "the environments' own processes",
     "replay": "the replays",
+    "inference": "the inference server",
 }
 _WORK = ("learning", "environment", "inference", "transfer")
 _SIGNIFICANT = 0.05
@@ -43,6 +44,10 @@ def bottleneck(time_share: TimeShare, workflow: str = "") -> str:
         "inference": "more --envs-per-actor (larger batches) or a smaller network would help",
         "transfer": "longer trajectories, fewer --actors per learner or smaller observations would help",
     }[phase]
+    if kind == "replay":
+        advice = "more workflow.replay_shards, or a lower workflow.samples_per_insert, would help"
+    elif kind == "inference":
+        advice = "a smaller network or a --device with more power would help, or --workflow async"
     return f"{_subject(kind, phase)} {_percent(share)} of the time: {advice}"
 
 
