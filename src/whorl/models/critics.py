@@ -56,5 +56,5 @@ class Critics:
         found = self._values.get(rows)
         if found is None:
             values = inputs.new_empty(len(self._towers), rows)
-            found = self._values[rows] = (values, list(values.split(1)))
+            found = self._values[rows] = (values, [values[row : row + 1] for row in range(len(self._towers))])
         return found
