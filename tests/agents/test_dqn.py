@@ -213,7 +213,7 @@ def unrolled(
 def test_blocks_draw_and_learn_what_single_steps_would(monkeypatch: pytest.MonkeyPatch) -> None:
     config = dataclasses.replace(SMALL, gradient_steps=7, target_every=3)
     whole, _ = filled(config)
-    monkeypatch.setattr("whorl.agents.off_policy.learning.BLOCK_BYTES", 1)
+    monkeypatch.setattr("whorl.agents.off_policy.transitions.BLOCK_BYTES", 1)
     single, _ = filled(config)
     assert (whole.steps_at_once, single.steps_at_once) == (7, 1)
     for step in whole.plan((3, 3)):

@@ -17,7 +17,7 @@ from whorl.agents.continuous.inputs import EncodedRows, formula_form, tensor_for
 from whorl.agents.continuous.learning import ContinuousLearning
 from whorl.agents.continuous.settings import ContinuousConfig
 from whorl.agents.contract import AgentSpec, LearnerSettings, Step
-from whorl.agents.off_policy.learning import Contributed, Phase
+from whorl.agents.off_policy.phases import Contributed, Phase
 from whorl.agents.off_policy.targets import Following
 from whorl.models.bounded_actor import BoundedActor
 from whorl.models.critics import Critics

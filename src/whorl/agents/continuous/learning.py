@@ -8,9 +8,10 @@ from whorl.agents.continuous.acting import RANDOM
 from whorl.agents.continuous.inputs import DrawnInputs, array_formula_form
 from whorl.agents.continuous.settings import ContinuousConfig
 from whorl.agents.contract import AgentSpec, LearnerSettings, Step
-from whorl.agents.off_policy.learning import OffPolicyLearning, Phase
 from whorl.agents.off_policy.parameters import ParameterPlan
+from whorl.agents.off_policy.phases import Phase
 from whorl.agents.off_policy.targets import Following
+from whorl.agents.off_policy.transitions import OffPolicyLearning
 from whorl.models.bounded_actor import BoundedActor
 from whorl.models.critics import Critics
 from whorl.models.towers import Scratch, Tower

@@ -13,7 +13,8 @@ from whorl.agents.dqn.acting import build_network, build_plan, spec
 from whorl.agents.dqn.config import DQNConfig
 from whorl.agents.dqn.values import TD, action_values, one_hot, phases, publish_epsilon, targets, td_gradients, wrapped
 from whorl.agents.off_policy.inputs import part_of, to_inputs
-from whorl.agents.off_policy.learning import Contributed, OffPolicyLearning
+from whorl.agents.off_policy.phases import Contributed
+from whorl.agents.off_policy.transitions import OffPolicyLearning
 from whorl.models.differentiable import differentiable
 from whorl.models.torch_forward import Inputs
 from whorl.ops.namespace import AnyArray, namespace

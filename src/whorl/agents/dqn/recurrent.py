@@ -21,8 +21,9 @@ from whorl.agents.dqn.memory import sequence_memory
 from whorl.agents.dqn.priorities import sequence_priorities
 from whorl.agents.dqn.values import TD, action_values, one_hot, phases, publish_epsilon, targets, td_gradients, wrapped
 from whorl.agents.off_policy.inputs import to_inputs
-from whorl.agents.off_policy.learning import Contributed, ReplayLearning, rows_per_lane
-from whorl.agents.off_policy.memory import stored_rows
+from whorl.agents.off_policy.learning import ReplayLearning
+from whorl.agents.off_policy.memory import rows_per_lane, stored_rows
+from whorl.agents.off_policy.phases import Contributed
 from whorl.models.differentiable import differentiable
 from whorl.models.encoding import flat_rows
 from whorl.models.torch_forward import Inputs, Parameters, forward_policy

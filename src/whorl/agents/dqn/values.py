@@ -10,8 +10,8 @@ import torch
 
 from whorl.agents.contract import Progress
 from whorl.agents.dqn.config import DQNConfig
-from whorl.agents.off_policy.learning import Phase
 from whorl.agents.off_policy.parameters import ParameterPlan
+from whorl.agents.off_policy.phases import Phase
 from whorl.agents.off_policy.targets import Following
 from whorl.models.torch_forward import Outputs
 from whorl.ops.namespace import AnyArray, namespace

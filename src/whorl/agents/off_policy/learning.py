@@ -13,8 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, NamedTuple
+from typing import Generic
 
 import numpy as np
 import torch
@@ -24,68 +23,21 @@ from whorl.agents.actor_critic.computing import computing
 from whorl.agents.actor_critic.contribution import Contribution, Totals
 from whorl.agents.actor_critic.learning import check_same_layout
 from whorl.agents.actor_critic.optimiser import Adam
-from whorl.agents.contract import AgentSpec, LearnerSettings, MemorySize, Progress, Step
-from whorl.agents.off_policy.memory import stored_rows, transition_memory
+from whorl.agents.contract import AgentSpec, LearnerSettings, Progress, Step
+from whorl.agents.off_policy.memory import share_of_batch
 from whorl.agents.off_policy.numbers import Numbers
 from whorl.agents.off_policy.parameters import ParameterPlan
+from whorl.agents.off_policy.phases import Contributed, Measured, Phase
 from whorl.agents.off_policy.settings import OffPolicyConfig
-from whorl.agents.off_policy.spec import SUMS_WIDTH
 from whorl.agents.off_policy.targets import Following, TargetNetwork
-from whorl.errors import ConfigError, WhorlError
+from whorl.errors import WhorlError
 from whorl.models.flat import FlatParameters
-from whorl.replay.buffer import Batch, Replay
 from whorl.replay.memory import Drawn, Item, Memory, Source
-from whorl.replay.rows import Transitions, with_cut
+from whorl.replay.rows import with_cut
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
 _DRAWING, _NOISE = 0, 1
 """Purposes of keys: positions in the replay, and the agent's own noise (of the first phase; others follow)."""
-
-BLOCK_BYTES = 16 * 1024 * 1024
-"""Of draws that are gathered at once."""
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One kind of gradient step: which part of the parameters it moves, and how."""
-
-    part: slice
-    """Of the flat tensor."""
-    learning_rate: float
-    adam_eps: float = 1e-8
-    max_grad_norm: float = math.inf
-    metrics: tuple[str, ...] = ("loss",)
-    """What its sums hold after the number of rows; reported as means."""
-
-
-class Contributed(NamedTuple):
-    """What a phase's gradient says besides itself."""
-
-    sums: Sequence[float] | Array
-    """The number of rows, then the phase's metrics, each summed over the rows."""
-    errors: Array | None = None
-    """Temporal-difference errors [N] for the priorities."""
-
-
-class _Measured:
-    """What one phase's gradient steps measured in an update."""
-
-    def __init__(self) -> None:
-        self._sums = np.zeros(SUMS_WIDTH)
-        self._norms = 0.0
-        self._steps = 0
-
-    def add(self, sums: Array, norm: float) -> None:
-        self._sums += sums
-        self._norms += norm
-        self._steps += 1
-
-    def means(self, phase: str, names: Sequence[str]) -> dict[str, float]:
-        """Over the rows; of the gradient's norm, over the steps."""
-        rows, *sums = self._sums.tolist()
-        means = {name: total / rows for name, total in zip(names, sums, strict=False)}
-        means[f"{phase}_gradient_norm"] = self._norms / self._steps
-        return means
 
 
 class ReplayLearning(ABC, Generic[Item]):
@@ -116,7 +68,7 @@ class ReplayLearning(ABC, Generic[Item]):
         self._optimisers = {
             name: Adam(self.parameters.flat[phase.part], phase.adam_eps) for name, phase in phases.items()
         }
-        self.shard_batch = _share_of_batch(config, settings)
+        self.shard_batch = share_of_batch(config, settings)
         self.steps_each = config.gradient_steps or config.rows * settings.lanes
         """Gradient steps of each update."""
         self._totals = Totals(spec.contribution, self.device)
@@ -128,7 +80,7 @@ class ReplayLearning(ABC, Generic[Item]):
         self._normals: dict[tuple[str, int], Numbers] = {}
         self._drawn: dict[int, tuple[int, Drawn[Item]]] = {}
         self._key: tuple[int, ...] = ()
-        self._measured: dict[str, _Measured] = {}
+        self._measured: dict[str, Measured] = {}
         self.publish(self.parameters.views)
 
     @abstractmethod
@@ -220,7 +172,7 @@ class ReplayLearning(ABC, Generic[Item]):
             raise WhorlError("the gradient is not finite; the weights are as before: try a lower learning rate")
         measured = self._measured.get(step.phase)
         if measured is None:
-            measured = self._measured[step.phase] = _Measured()
+            measured = self._measured[step.phase] = Measured()
         measured.add(sums, norm)
         scale = min(1.0, phase.max_grad_norm / (norm + 1e-6)) / rows
         self._optimisers[step.phase].apply(part.mul_(scale), phase.learning_rate)
@@ -303,81 +255,3 @@ class ReplayLearning(ABC, Generic[Item]):
         if found is None:
             found = self._replays[shard] = self.make_replay()
         return found
-
-
-class OffPolicyLearning(ReplayLearning[Transitions]):
-    """Learns from transitions."""
-
-    def __init__(
-        self,
-        config: OffPolicyConfig,
-        env: EnvSpec,
-        settings: LearnerSettings,
-        spec: AgentSpec,
-        plan: ParameterPlan,
-        phases: Mapping[str, Phase],
-        targets: Mapping[str, Following],
-    ) -> None:
-        super().__init__(config, env, settings, spec, plan, phases, targets)
-        self._rows = rows_per_lane(config, settings, config.n_step)
-        # Uniform draws do not depend on what is learnt from them, so that many steps' worth are gathered at once.
-        each = 2 * spec.replay_bytes * self.shard_batch // config.replay.capacity
-        self.steps_at_once = 1 if config.replay.prioritised else max(1, min(BLOCK_BYTES // each, self.steps_each))
-        """Gradient steps whose draws are gathered together: a *block*."""
-        self._blocks: dict[int, tuple[int, Batch]] = {}
-
-    def make_replay(self) -> Replay:
-        """A replay for the lanes of one shard."""
-        settings = self.settings
-        size = MemorySize(settings.lanes // settings.shards, self._rows, settings.contiguous)
-        return transition_memory(self._config, self.env, self.spec, size)
-
-    def draw_from(self, sources: Mapping[int, Source[Transitions]], steps_at_once: int) -> None:
-        """Draw from these and no longer from replays of one's own."""
-        super().draw_from(sources, steps_at_once)
-        self.steps_at_once = steps_at_once
-
-    def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
-        """Store this learner's shards of the batch."""
-        super().begin(shards, progress)
-        self._blocks = {}
-
-    def draw_anew(self, number: int, shard: int) -> Batch:
-        """From the block."""
-        first, block = self.block(number, shard)
-        if self.steps_at_once == 1:
-            return block
-        rows = slice((number - first) * self.shard_batch, (number - first + 1) * self.shard_batch)
-        return Drawn(block.transitions.part(rows), block.weights[rows], block.indices[rows], block.generations[rows])
-
-    def block(self, number: int, shard: int) -> tuple[int, Batch]:
-        """The block that a gradient step's draw lies in: the number of its first step, and all its draws."""
-        first = number - number % self.steps_at_once
-        found = self._blocks.get(shard)
-        if found is None or found[0] != first:
-            uniforms = self.uniforms(shard)[first : first + self.steps_at_once].reshape(-1)
-            found = self._blocks[shard] = (first, self.source(shard).draw(uniforms, self.beta))
-        return found
-
-
-def rows_per_lane(config: OffPolicyConfig, settings: LearnerSettings, tail: int) -> int:
-    """Rows that each lane keeps. Refuses a replay too small for one trajectory and the ``tail`` rows behind it."""
-    rows = config.replay.capacity // settings.lanes
-    needed = stored_rows(config.rows, settings.contiguous) + tail + 1
-    if rows < needed:
-        raise ConfigError(
-            f"agent.replay.capacity = {config.replay.capacity} leaves {rows} rows for each of {settings.lanes} "
-            f"environments, and {needed} are needed: use a capacity of at least {needed * settings.lanes}"
-        )
-    return rows
-
-
-def _share_of_batch(config: OffPolicyConfig, settings: LearnerSettings) -> int:
-    share, rest = divmod(config.batch_size, settings.shards)
-    if rest or not share:
-        nearest = settings.shards * max(1, share)
-        raise ConfigError(
-            f"agent.batch_size = {config.batch_size} cannot be drawn evenly from {settings.shards} shards: "
-            f"use a multiple such as {nearest}"
-        )
-    return share

@@ -16,7 +16,7 @@ from torch import Tensor
 from whorl.agents.continuous.inputs import EncodedRows, formula_form, tensor_form
 from whorl.agents.continuous.learning import ContinuousLearning
 from whorl.agents.contract import LearnerSettings, Step
-from whorl.agents.off_policy.learning import Contributed, Phase
+from whorl.agents.off_policy.phases import Contributed, Phase
 from whorl.agents.off_policy.targets import Following
 from whorl.agents.sac.acting import LOG_TEMPERATURE, network, plan, spec
 from whorl.agents.sac.config import SACConfig
