@@ -193,7 +193,9 @@ def soak(seconds: float, run_dir: Path, workflow: str) -> int:
     """Kill or stop something about once a second; returns how often."""
     chance = random.Random(1)
     strikes = 0
-    settings = ("--set", "engine.response_s=1", "--set", "engine.max_restarts=100000", "--set", "run.steps=20000000")
+    # While a learner restarts, actors are killed again and again: that must not count as a run that gets nowhere.
+    limits = ("engine.response_s=1", "engine.max_restarts=100000", "engine.max_restarts_without_progress=1000")
+    settings = [word for limit in (*limits, "run.steps=20000000") for word in ("--set", limit)]
     with Command(*TRAIN, *LOCAL, *settings, "--workflow", workflow, "--run-dir", run_dir) as command:
         driver = psutil.Process(command.pid)
         saved(run_dir, 1)

@@ -28,7 +28,8 @@ AGENTS = {
 }
 """A workflow and who runs in it. (``allreduce`` has no actors; of lost learners, which restart all, others speak.)"""
 REPLAY = ("agent.learning_starts=200", "agent.batch_size=32", "agent.gradient_steps=2", "agent.replay.capacity=5000")
-SETTINGS = ("agent.rows=8", "engine.max_restarts=100000", "run.checkpoint_every_s=5", "run.steps=1000000000")
+LIMITS = ("engine.max_restarts=100000", "engine.max_restarts_without_progress=1000")
+SETTINGS = ("agent.rows=8", *LIMITS, "run.checkpoint_every_s=5", "run.steps=1000000000")
 FEWEST_KILLS_TO_JUDGE = 10
 
 
