@@ -32,9 +32,8 @@ train: install ## Train PPO on CartPole-v1 until it balances, and draw its learn
 	@run=runs/first-$$(date +%Y%m%d-%H%M%S) && \
 	$(BIN)/whorl train ppo CartPole-v1 --stop-return 475 --run-dir $$run && \
 	$(BIN)/whorl plot $$run -o $$run/curve.png >/dev/null && \
-	printf '\nThe learning curve is %s\n\nNext:\n' "$$run/curve.png" && \
-	printf '  %-62s %s\n' "$(BIN)/whorl eval $$run" "how good is it without exploring?" \
-		"$(BIN)/whorl train ppo Pendulum-v1" "another environment" \
+	printf '\nThe learning curve is %s\n\nAlso worth a try (%s is the whorl of this machine)\n' "$$run/curve.png" "$(BIN)/whorl" && \
+	printf '  %-62s %s\n' "$(BIN)/whorl train ppo Pendulum-v1" "another environment" \
 		"$(BIN)/whorl train ppo CartPole-v1 --actors 2 --envs-per-actor 8" "two actor processes, the same result" \
 		"$(BIN)/whorl list agents" "what else there is; docs/tutorial.md goes on from here"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ WARM_UP_UPDATES = 2
 RATE_WINDOW = 50
 SHOWN_WARNINGS = 20
 SHOW_EVERY_S = 0.2
+LOSSES_TOLD = 8
+"""Of each kind of role; after that, every time their number has doubled."""
 
 
 class Journal:
@@ -55,7 +57,7 @@ class Journal:
         self._staleness: dict[int, int] = {}
         self._warnings: list[str] = []
         self._notes: list[str] = []
-        self._restarts = 0
+        self._restarts: Counter[str] = Counter()
         self._lost = 0
         self._failed_saves = 0
         self._checkpoint: tuple[int, float] | None = None
@@ -124,9 +126,12 @@ class Journal:
         self._warnings = [*self._warnings, text][-SHOWN_WARNINGS:]
 
     def restarted(self, role: RoleId, incarnation: int, cause: str) -> None:
-        """A process was lost."""
-        self._restarts += 1
-        self.warn(f"{role} was lost and is replaced (incarnation {incarnation}): {cause}")
+        """A process was lost. When many of a kind are, ever fewer are told of: the count is in the result."""
+        self._restarts[role.kind] += 1
+        nth = self._restarts[role.kind]
+        if nth <= LOSSES_TOLD or nth.bit_count() == 1:
+            of_many = f", loss {nth:,} of this kind" if nth > LOSSES_TOLD else ""
+            self.warn(f"{role} was lost and is replaced (incarnation {incarnation}{of_many}): {cause}")
 
     def show(self, cluster: Cluster) -> None:
         """Draw, if it is time to."""
@@ -162,7 +167,7 @@ class Journal:
             staleness_mean=_mean_of(self._staleness.items()),
             staleness_max=max(self._staleness, default=0),
             time_share=_as_shares(cluster.time_shares()),
-            restarts=self._restarts,
+            restarts=self._restarts.total(),
             failed_saves=self._failed_saves,
             checkpoint_update=self._checkpoint[0] if self._checkpoint else None,
             checkpoint_age_s=time.monotonic() - self._checkpoint[1] if self._checkpoint else None,

@@ -231,3 +231,30 @@ def test_a_vector_form_that_raises_is_a_fault_of_all_its_lanes(autoreset: str) -
     finally:
         STUMBLE_AT.clear()
         del gymnasium.registry[env_id]
+
+
+def test_a_vector_form_that_raises_while_it_is_brought_back_begins_the_next_episodes() -> None:
+    env_id = "WhorlTestStumbling-v0"
+    entry = "whorl.envs.library.exact:Identity"
+    gymnasium.register(env_id, entry_point=entry, vector_entry_point=make_stumbling, kwargs={"length": 4})
+    try:
+        config = EnvConfig(id=env_id)
+        spec = probe_env(config).spec
+        lanes = make_lanes(config, spec, range(3), 1)
+        STUMBLES.clear()
+        STUMBLE_AT.update({2})
+        observation = {"obs": np.int64(1)}
+        amid = LaneState(1, episode=5, actions=np.zeros(2, np.int64), observation=observation)
+        over = LaneState(2, episode=7, ended=True, observation=observation)
+        rows = drain(lanes.start([LaneState(0, episode=3), amid, over]))
+        assert lanes.episodes == [3, 6, 7]
+        assert (rows.valid.tolist(), rows.first.tolist()) == ([True, True, False], [True, True, False])
+        assert (lanes.fault_count, lanes.exact) == (1, False)
+        lanes.send(np.zeros(3, np.int64))
+        lanes.receive()
+        assert lanes.episodes == [3, 6, 8]
+        assert rows.first.tolist() == [False, False, True]
+        lanes.close()
+    finally:
+        STUMBLE_AT.clear()
+        del gymnasium.registry[env_id]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from running import LOCAL, SOURCE, Ended, also_long, kwargs_of_env, metric_updates, result_of, whorl
+
+from whorl.ops.keys import reset_seed
 
 PROCESS = ("--set", "env.hosting=process")
 INSIDE = ("--set", "env.hosting=inside")
@@ -225,3 +228,17 @@ def test_threads_left_behind_do_not_keep_the_command_from_ending(run_dir: Path) 
     assert whorl("train", "ppo", "threaded:Threaded", *options, run_dir, environ=environ).code == 0
     ended = whorl("train", "ppo", "threaded:Unusual", *options, run_dir.with_name("other"), environ=environ)
     assert (ended.code, "Cancelled: elsewhere" in ended.complaint) == (1, True)
+
+
+def test_an_actor_that_holds_up_all_the_others_is_named(run_dir: Path) -> None:
+    """Where nobody waits for it, that is another test."""
+    uneven = Path(__file__).parents[1] / "workflows"
+    slow = ("--set", f"env.kwargs.slow_seeds=[{reset_seed(1, 2, 0)}]", "--set", "env.hosting=inside")
+    size = ("--engine", "local", "--actors", "4", "--envs-per-actor", "1", "--set", "agent.rows=4", "--steps", "150")
+    environ = {"PYTHONPATH": f"{uneven}{os.pathsep}{SOURCE}"}
+    run = ("train", "a2c", "uneven_env:Uneven-v0", *size, *slow, "--seed", "1", "--run-dir", run_dir)
+    ended = whorl(*run, environ=environ)
+    assert (ended.code, ended.err) == (0, "")
+    (warning,) = ended.warnings
+    assert "warning: actor-2 takes " in warning
+    assert "look at its environments (lanes 2..2)" in warning

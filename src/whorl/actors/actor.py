@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -101,9 +102,11 @@ class Actor:
 
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory of all lanes with the weights as they are."""
+        began = time.perf_counter()
         yield from self._collector.fill(trajectory, self.weight_views, version, number)
         self._stamps.stamp(trajectory)
         self._sign(trajectory, self._role.id.index)
+        trajectory["took_s"][0] = time.perf_counter() - began
 
     def read(self, weights: Board) -> int:
         """Take over the newest weights; returns their version."""

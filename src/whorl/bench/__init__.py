@@ -33,6 +33,7 @@ BENCHMARKS = {
     "replay": ("whorl.bench.replay:run", "Prioritised replay against TorchRL and cpprb: batches/s"),
     "slow": ("whorl.bench.slow:run", "Slow environments: the share of N / step time that each workflow reaches"),
     "td3": ("whorl.bench.continuous_pendulum:run_td3", "TD3 on Pendulum-v1 against Stable-Baselines3: steps/s"),
+    "workflows": ("whorl.bench.workflows:run", "Every workflow: CPU beyond its work, share of what the cores can do"),
 }
 """Name to ``module:function`` and a summary. The function takes (repeats, directory) and returns a ``Report``."""
 

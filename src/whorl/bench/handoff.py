@@ -9,6 +9,9 @@ of it), is the price of the hand-off.
 Both are equally cold. What was written on another core is in no cache of the reader's own, so the one process must not
 find what it copies in its caches either: both rotate payloads, slots and targets, as many of each, over 64 MiB in all
 (at least two of each, and at most 64 of small ones). The two are timed in turn, and the first round is left out.
+
+Beside it stands what the machine takes by itself to wake a process up that waits for a byte in a pipe, asleep for as
+long as the writer's copy takes: the longer a core has slept, the longer that is.
 """
 
 from __future__ import annotations
@@ -89,6 +92,33 @@ class OneProcess:
         return time.monotonic_ns() - started_ns
 
 
+def pipe_wake_up_us(size_bytes: int, repeats: int = 200) -> float:
+    """Median time from writing a byte into a pipe, after a copy, to another process having read it."""
+    times, pipe, back = create_segment("bench", 8), os.pipe(), os.pipe()
+    written_ns = np.frombuffer(map_segment(times), np.int64)
+    os.close(times)
+    child = os.fork()
+    if not child:
+        took_ns = []
+        for _ in range(repeats):
+            os.read(pipe[0], 1)
+            took_ns.append(time.monotonic_ns() - int(written_ns[0]))
+            os.write(back[1], b".")
+        os.write(back[1], str(median(took_ns) / 1e3).encode())
+        os._exit(0)
+    payload = _payloads(2, size_bytes)
+    for _ in range(repeats):
+        np.copyto(payload[0], payload[1])
+        written_ns[0] = time.monotonic_ns()
+        os.write(pipe[1], b".")
+        os.read(back[0], 1)
+    os.waitpid(child, 0)
+    found = float(os.read(back[0], 100))
+    for descriptor in (*pipe, *back):
+        os.close(descriptor)
+    return found
+
+
 def _payloads(buffers: int, size_bytes: int) -> Array:
     return np.random.default_rng(0).integers(0, 255, (buffers, size_bytes), dtype=np.uint8)
 
@@ -135,10 +165,13 @@ def run(repeats: int, directory: Path) -> Report:
     overhead = Measure("hand-off beyond two copies", "us", "lower", "from before the copy in to after the copy out")
     how = "into memory like a slot's and out of it, as cold as in the hand-off"
     copies = Measure("two copies by one process", "us", "lower", how)
+    waking = Measure("waking a process by a pipe", "us", "lower", "after it slept for as long as the copy in takes")
     for _ in range(repeats):
         for size_bytes in SIZES_BYTES:
             row = measure_handoff(size_bytes)
             name = f"{size_bytes // 1024:,} KiB"
             overhead.add(name, row["overhead_us"])
             copies.add(name, row["copies_us"])
-    return Report(f"Hand-off through a channel of the local engine, {repeats} times each", [overhead, copies])
+            waking.add(name, pipe_wake_up_us(size_bytes))
+    title = f"Hand-off through a channel of the local engine, {repeats} times each"
+    return Report(title, [overhead, copies, waking])

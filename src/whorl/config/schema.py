@@ -92,7 +92,7 @@ class EngineConfig:
     """No wait lasts longer; its expiry ends the run and names who was waited for."""
     response_s: Annotated[float, MoreThan(0)] = 10.0
     """A role that is waited for, is not inside a step with a deadline of its own and does not answer for this long is
-    lost, and is replaced."""
+    lost, and is replaced. So is one whose process is stopped (SIGSTOP) for this long."""
     max_restarts: Annotated[int, AtLeast(0)] = 1000
     """Restarts in all before the run gives up."""
     max_restarts_without_progress: Annotated[int, AtLeast(1)] = 5

@@ -77,14 +77,14 @@ class VectorLanes:
         yield from ()
         longest = max(len(state.actions) for state in states)
         self._clock.enter("environment", self._deadline.seconds * (1 + longest), self.lanes[0])
-        self.episodes = [state.episode for state in states]
-        started_s = time.perf_counter()
-        self._form.restart({index: self._seed_of(index) for index in range(len(self.lanes))})
-        self._deadline.saw(time.perf_counter() - started_s, steps=0)  # resets may take much longer than steps
-        replayed = [index for index, state in enumerate(states) if self._is_replayed(state)]
-        unended = self._replay(states, replayed)
-        for index, state in enumerate(states):
-            self._settle(index, state, index in replayed and index in unended)
+        try:
+            self._restore(states)
+        except RefusedValue as reason:
+            raise self._refusal(self.lanes[0], reason) from None
+        except CONTAINED as error:
+            if is_users_interrupt(error) or isinstance(error, EnvironmentFault):
+                raise
+            self._restore_nothing(states, error)
         self._cap_moved()
         self._check([0.0] * len(self.lanes))
         return self._block.rows
@@ -164,6 +164,30 @@ class VectorLanes:
         where = f"lane {lane}, episode {self.episodes[index]}, env step {self._steps[index]}"
         return Refused(self.spec.env_id, where, str(reason))
 
+    def _restore(self, states: Sequence[LaneState]) -> None:
+        """Every lane where the ledger says, as far as stepping again brings it there."""
+        self.episodes = [state.episode for state in states]
+        started_s = time.perf_counter()
+        self._form.restart({index: self._seed_of(index) for index in range(len(self.lanes))})
+        self._deadline.saw(time.perf_counter() - started_s, steps=0)  # resets may take much longer than steps
+        replayed = [index for index, state in enumerate(states) if self._is_replayed(state)]
+        unended = self._replay(states, replayed)
+        for index, state in enumerate(states):
+            self._settle(index, state, index in replayed and index in unended)
+
+    def _restore_nothing(self, states: Sequence[LaneState], error: BaseException) -> None:
+        """The form raised on the way: another one, where every lane that was amid an episode begins the next."""
+        for index, state in enumerate(states):
+            amid = state.observation is not None and not state.ended
+            self.exact = self.exact and not amid and not state.skip
+            self.episodes[index] = state.episode + (state.skip or int(amid))
+        self._make_anew(error)
+        for index, state in enumerate(states):
+            if state.ended and state.observation is not None and not state.skip:
+                self._block.restore_final(index, state.observation)
+            else:
+                self._block.began(index)
+
     def _is_replayed(self, state: LaneState) -> bool:
         amid = state.observation is not None and not state.ended
         return amid and not state.skip and (self.spec.restore != "none" or len(state.actions) == 0)
@@ -214,11 +238,19 @@ class VectorLanes:
         block.began(index)
 
     def _rebuild(self, error: BaseException) -> None:
-        """The form raised: make it anew, and begin an episode in every lane."""
+        """The form raised in a step: another one, and an episode begins in every lane."""
         valid = [not resets for resets in self._block.resetting]
-        self._form.close()
         for index, was_valid in enumerate(valid):
             self.episodes[index] += was_valid
+        self._make_anew(error)
+        self._cap_moved()
+        for index, was_valid in enumerate(valid):
+            self._block.began(index, fault=was_valid)
+        self._check([0.0] * len(self.lanes))
+
+    def _make_anew(self, error: BaseException) -> None:
+        """Another form in the place of one that raised, each copy at the start of its lane's episode. If that raises,
+        again with other seeds; and give up when nothing but faults comes."""
         attempt = 0
         while True:
             text = f"{self.spec.env_id}: lanes {self.lanes[0]}..{self.lanes[-1]}: vector form raised {last_line(error)}"
@@ -227,6 +259,7 @@ class VectorLanes:
             self._faults_in_a_row += 1
             if self._faults_in_a_row > MAX_CONSECUTIVE_FAULTS:
                 raise EnvironmentFault(f"{text}; that was fault {self._faults_in_a_row} without a good step in between")
+            self._form.close()
             try:
                 self._form = make_form(self._config, self.spec, self._block.blocks)
                 self._form.restart({index: self._seed_of(index, attempt) for index in range(len(self.lanes))})
@@ -236,7 +269,3 @@ class VectorLanes:
                     raise
                 error, attempt = again, attempt + 1
         self._steps[:] = 0
-        self._cap_moved()
-        for index, was_valid in enumerate(valid):
-            self._block.began(index, fault=was_valid)
-        self._check([0.0] * len(self.lanes))

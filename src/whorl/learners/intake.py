@@ -25,6 +25,7 @@ from whorl.job import Job
 from whorl.learners.learner import Batch
 from whorl.learners.ledger import Ledger, join_orders
 from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
+from whorl.learners.stragglers import Stragglers
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
 
@@ -158,8 +159,14 @@ class FromActors(Intake):
                 self._blame(actor, int(body["where"]), ledger.number, lost, body["cause"])
             for lane, times in self._quarantine.given_up(ledger.number).items():
                 if lane in ledger.lanes:
-                    ledger.give_up(lane, times)
+                    for suspect in self._suspects(actor, lane):
+                        ledger.give_up(suspect, times)
         self._start(actor, ledgers)
+
+    def _suspects(self, actor: int, lane: int) -> range:
+        """The lanes that may have ended an actor in this one: one call steps all those of a vector form."""
+        whole_form = self._keeper.job.env.vector_form
+        return self._lane_map.lanes_of_actor(actor) if whole_form else range(lane, lane + 1)
 
     def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
         """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
@@ -167,10 +174,12 @@ class FromActors(Intake):
         times = self._quarantine.died(lane, number, at)
         if not times:
             return
+        suspects = self._suspects(actor, lane)
+        who = f"the environment of lane {lane}" if len(suspects) == 1 else f"one of lanes {suspects[0]}..{suspects[-1]}"
         text = (
-            f"the environment of lane {lane} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: its "
-            f"episode is given up, and the run is no longer exact ({cause}); env.hosting=process would keep "
-            "its neighbours out of it"
+            f"{who} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: "
+            f"{'its episode is' if len(suspects) == 1 else 'their episodes are'} given up, and the run is no longer "
+            f"exact ({cause}); env.hosting=process would keep its neighbours out of it"
         )
         self._line.send("warning", {"text": text})
         if times == 1:  # not each time: with one that dies of every episode the run must come to an end
@@ -206,6 +215,10 @@ class FromActors(Intake):
 class OneOfEach(FromActors):
     """The next trajectory of every actor."""
 
+    def __init__(self, role: Role, keeper: Keeper, channels: list[Channel]) -> None:
+        super().__init__(role, keeper, channels)
+        self._stragglers = Stragglers()
+
     def claim(self) -> bool:
         """Until there is one of everybody."""
         for actor in self._sources:
@@ -214,7 +227,17 @@ class OneOfEach(FromActors):
 
     def batch(self) -> Batch:
         """In lane order."""
-        return [named(source.arrived[0]) for source in self._sources.values()]
+        batch = [named(source.arrived[0]) for source in self._sources.values()]
+        took_s = {actor: float(one["took_s"][0]) for actor, (_, one) in zip(self._sources, batch, strict=True)}
+        if slow := self._stragglers.saw(took_s):
+            actor, how = slow
+            lanes = self._lane_map.lanes_of_actor(actor)
+            text = (
+                f"actor-{actor} {how}: look at its environments (lanes {lanes[0]}..{lanes[-1]}) or where they run; "
+                "--workflow async waits for nobody"
+            )
+            self._line.send("warning", {"text": text})
+        return batch
 
     def release(self) -> None:
         """One slot of everybody."""

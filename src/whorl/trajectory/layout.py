@@ -6,6 +6,7 @@ incarnation     [1]            of the actor that collected it
 order           [1]            which of the learner's start orders that actor followed
 env_steps       [1]            taken in it
 handed_over     [1]            env steps that its actor has handed over by its end, and the lost ones before that actor
+took_s          [1]            seconds it took
 finished_at     [1]            seconds since the epoch when it was complete
 version         [T]            the weights' version each row was acted with
 first, valid    [T + tail, B]
@@ -51,6 +52,7 @@ def trajectory_layout(
             Field("order", (1,), "int64"),
             Field("env_steps", (1,), "int64"),
             Field("handed_over", (1,), "int64"),
+            Field("took_s", (1,), "float64"),
             Field("finished_at", (1,), "float64"),
             Field("version", (rows,), "int64"),
             Field("first", (all_rows, lanes), "bool"),
@@ -75,7 +77,10 @@ def trajectory_layout(
 
 
 PER_TRAJECTORY = frozenset(
-    {"strand", "number", "incarnation", "order", "env_steps", "handed_over", "finished_at", "version", "end/exact"}
+    {
+        *("strand", "number", "incarnation", "order", "env_steps", "handed_over", "took_s", "finished_at", "version"),
+        "end/exact",
+    }
 )
 """Fields that hold one value for all lanes."""
 PER_LANE = ("state/", "begin/", "end/")

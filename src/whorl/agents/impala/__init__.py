@@ -21,6 +21,5 @@ AGENT = Agent(
     spec=spec,
     policy=policy,
     learning=_learning,
-    # Its own workflow is async; until that is registered, the one that every agent can run.
-    workflow="sync",
+    workflow="async",
 )

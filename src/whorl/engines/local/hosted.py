@@ -37,6 +37,9 @@ class Process:
     hung_up_at: float = 0.0
     ping: _Ping | None = None
     answered_at: float = 0.0
+    looked_at: float = 0.0
+    stopped_at: float = 0.0
+    """When it was first seen to be stopped (SIGSTOP); 0: it was not."""
     cpu_s: float = 0.0
     """Used when last seen."""
 
@@ -130,6 +133,17 @@ class Hosted:
             return "closed its line to the supervisor"
         if process.ping is not None:
             return self._judge_silence(process, process.ping, now, response_s)
+        return self._judge_stopped(process, now, response_s)
+
+    def _judge_stopped(self, process: Process, now: float, response_s: float) -> str:
+        """Nobody may be waiting for it, as in workflows without an order; it is lost to them all the same."""
+        if now - process.looked_at >= response_s / 2:  # a look at each of hundreds is not for nothing
+            process.looked_at = now
+            limited = self.page.deadline_ns  # it is inside something that has a limit of its own
+            stopped = not limited and state_and_cpu_s(process.pid)[0] in "Tt"
+            process.stopped_at = (process.stopped_at or now) if stopped else 0.0
+        if process.stopped_at and now - process.stopped_at > response_s:
+            return f"did not go on for {now - process.stopped_at:.1f} s: its process is stopped"
         return ""
 
     def _judge_silence(self, process: Process, ping: _Ping, now: float, response_s: float) -> str:
