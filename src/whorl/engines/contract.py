@@ -259,7 +259,8 @@ class RoleSpec:
     """``replace``: start it again and tell ``notify``. ``restart_all``: start every role again, from the checkpoint."""
     notify: tuple[RoleId, ...] = ()
     """Roles that get the message ``lost`` after the replacement started, with ``kind``, ``index``, ``incarnation`` (of
-    the replacement), ``cause``, ``phase`` and ``where`` (as last told to the clock) and ``counted`` (by the lost one).
+    the replacement), ``lost_incarnation``, ``cause``, ``phase`` and ``where`` (as last told to the clock) and
+    ``counted`` (by the lost one).
     A role that sees a lost one work again may tell the supervisor: ``recovered``, with ``kind`` and ``index``."""
     torch: bool = False
     """Imports torch: gets the learner's threads and is not judged by a light process's limits."""

@@ -27,7 +27,7 @@ class OwnLanes(Intake):
     def start(self) -> None:
         """Collect from where the ledger says."""
         ledger = self._learner.ledgers[self._index]
-        self._collecting = self._collect({**ledger.order(), "order": 0, "handed_over": 0})
+        self._collecting = self._collect({**ledger.order(), "handed_over": 0})
 
     def _collect(self, order: dict[str, Any]) -> RoleGenerator:
         number = yield from self._actor.begin_at(order)

@@ -105,7 +105,7 @@ class Hosted:
     def note_loss(self, cause: str, phase: Phase = "other", where: int = 0) -> None:
         """What is to be told once the next incarnation is up."""
         self.loss = {"kind": self.id.kind, "index": self.id.index, "cause": cause, "phase": phase}
-        self.loss |= {"where": max(where, 0), "counted": self.page.counted}
+        self.loss |= {"where": max(where, 0), "counted": self.page.counted, "lost_incarnation": self.incarnation}
 
     def overdue(self, now: float) -> bool:
         """Somebody waits long for this role: True when it should be pinged."""
