@@ -213,6 +213,8 @@ class Role:
     clock: Clock
     job: dict[str, Any]
     """The plan's job: plain values (the resolved config, the environment's spec), the same for every role."""
+    deaths: Mapping[int, int] = field(default_factory=dict)
+    """How often earlier incarnations died in the phase ``environment`` since the last new update, by ``where``."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from whorl.engines.waits import names_of
 from whorl.job import Job
 from whorl.learners.learner import Batch
 from whorl.learners.ledger import Ledger, join_orders
-from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
+from whorl.learners.quarantine import Quarantine, given_up, suspects
 from whorl.learners.stragglers import Stragglers
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
@@ -160,9 +160,7 @@ class FromActors(Intake):
         self._start(actor, ledgers)
 
     def _suspects(self, actor: int, lane: int) -> range:
-        """The lanes that may have ended an actor in this one: one call steps all those of a vector form."""
-        whole_form = self._keeper.job.env.vector_form
-        return self._lane_map.lanes_of_actor(actor) if whole_form else range(lane, lane + 1)
+        return suspects(self._keeper.job, lane, self._lane_map.lanes_of_actor(actor))
 
     def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
         """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
@@ -170,14 +168,7 @@ class FromActors(Intake):
         times = self._quarantine.died(lane, number, at)
         if not times:
             return
-        suspects = self._suspects(actor, lane)
-        who = f"the environment of lane {lane}" if len(suspects) == 1 else f"one of lanes {suspects[0]}..{suspects[-1]}"
-        text = (
-            f"{who} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: "
-            f"{'its episode is' if len(suspects) == 1 else 'their episodes are'} given up, and the run is no longer "
-            f"exact ({cause}); env.hosting=process would keep its neighbours out of it"
-        )
-        self._line.send("warning", {"text": text})
+        self._line.send("warning", {"text": given_up(self._suspects(actor, lane), "actor", cause)})
         if times == 1:  # not each time: with one that dies of every episode the run must come to an end
             self._line.send("recovered", {"kind": "actor", "index": actor})
 
