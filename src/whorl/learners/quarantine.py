@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from whorl.envs.hosted_lane import DEATHS_BEFORE_QUARANTINE
 from whorl.job import Job
-
-DEATHS_BEFORE_QUARANTINE = 3
 
 
 def suspects(job: Job, lane: int, neighbours: range) -> range:

@@ -7,9 +7,10 @@ from typing import Any
 from whorl.actors.actor import Actor
 from whorl.engines.contract import Role, RoleGenerator, Wait
 from whorl.engines.waits import TURN
+from whorl.envs.hosted_lane import DEATHS_BEFORE_QUARANTINE
 from whorl.learners.intake import Intake
 from whorl.learners.learner import Batch, Learner
-from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, given_up, suspects
+from whorl.learners.quarantine import given_up, suspects
 from whorl.types import Layout
 
 
