@@ -2,8 +2,9 @@
 
     whorl bench learners
 
-- *emulated*: every update of a learner takes 20 ms longer (asleep, as on an accelerator), and actors are many: with L
-  learners an update learns from L times as much, and 4 of them should give nearly 4 times the samples per second.
+- *emulated*: every gradient takes a learner 20 ms from the beginning of its update on (the rest of them asleep, as
+  while an accelerator works), and actors are many: with L learners an update learns from L times as much, and 4 of them
+  should give nearly 4 times the samples per second.
 - *real*: the same without the sleep, on the cores there are; how much of the learners' time goes into waiting for each
   other and summing.
 """
@@ -14,16 +15,16 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whorl.agents.contract import LearnerSettings, Learning
+from whorl.agents.contract import LearnerSettings, Learning, Progress, Step
 from whorl.agents.impala import AGENT as IMPALA
 from whorl.bench.report import Measure, Report
 from whorl.bench.sides import steady_rate, timed, train_command
-from whorl.types import Array, EnvSpec
+from whorl.types import Array, Arrays, EnvSpec
 
 UPDATE_S = 0.020
 LEARNERS = (1, 2, 4)
@@ -37,11 +38,15 @@ def _sleepy_learning(config: Any, env: EnvSpec, settings: LearnerSettings) -> Le
     from whorl.agents.impala.learning import ImpalaLearning
 
     class Sleepy(ImpalaLearning):
-        """Takes its time for each contribution."""
+        """Takes its time for its gradient."""
 
-        def contribute(self, step: Any, shard: int) -> Array:
+        def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
+            self._over_at = time.perf_counter() + UPDATE_S
+            super().begin(shards, progress)
+
+        def contribute(self, step: Step, shard: int) -> Array:
             contribution = super().contribute(step, shard)
-            time.sleep(UPDATE_S)
+            time.sleep(max(0.0, self._over_at - time.perf_counter()))
             return contribution
 
     return Sleepy(config, env, settings)

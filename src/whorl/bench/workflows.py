@@ -85,14 +85,14 @@ KINDS = (
         "small",
         "CartPole-v1",
         ("agent.normalise_rewards=false",),
-        ("agent.learning_starts=1000", "agent.gradient_steps=4"),
+        ("agent.learning_starts=320", "agent.gradient_steps=4"),
         60_000,
     ),
     Kind(
         "Atari-sized",
         "whorl.bench.workflows:WhorlFrames-v0",
         (),
-        ("agent.learning_starts=1000", "agent.batch_size=32", "agent.gradient_steps=40", "agent.replay.capacity=20000"),
+        ("agent.learning_starts=320", "agent.batch_size=32", "agent.gradient_steps=10", "agent.replay.capacity=20000"),
         5_000,
     ),
 )
