@@ -108,8 +108,13 @@ class Replay:
     def _save(self, draft: dict[str, Any]) -> None:
         """Write this replay's part of a checkpoint. Actors go on until their slots are full."""
         self._role.clock.enter("other", deadline_s=SAVE_TIMEOUT_S)
-        pieces = self._store.save([channel.filled for channel in self._batches])
-        body = {"ledger": self._store.saved_ledger(), "parts": self._pieces.write(pieces, draft)}
+        self._take_priorities()  # those of the last update
+        unreleased = [channel.filled for channel in self._batches]
+        body = {
+            "ledger": self._store.saved_ledger(),
+            "parts": self._pieces.write(self._store.save(unreleased), draft),
+            "untold_env_steps": self._store.untold(unreleased).counts["env_steps"],
+        }
         self._role.line.send("ledger", body, to=RoleId("learner", 0))
         self._role.clock.enter("transfer")
 
