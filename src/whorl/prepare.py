@@ -65,9 +65,13 @@ def prepare(config: Config) -> Job:
     recorded = config.run.record_schedule or config.run.replay_schedule  # by actor, each trajectory with one version
     apart = hosted and workflow.has_strands and not recorded
     precision = resolve_precision(config.run.precision, config.resources.device, images=_has_images(probe.spec))
+    env = config.env
+    if workflow.has_strands and engine != "inline":
+        # What a trajectory holds depends on it: a resume must not come to another choice by measuring again.
+        env = replace(env, hosting="process" if hosted else "inside")
     job = Job(
         config=replace(
-            config, engine=replace(config.engine, name=engine), run=replace(config.run, precision=precision)
+            config, env=env, engine=replace(config.engine, name=engine), run=replace(config.run, precision=precision)
         ),
         env=probe.spec,
         hosted=hosted,

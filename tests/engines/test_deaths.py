@@ -63,6 +63,7 @@ def test_a_killed_actor_is_replaced_within_three_seconds_and_told(launch, record
         "kind": "actor",
         "index": 2,
         "incarnation": 1,
+        "lost_incarnation": 0,
         "where": 0,
         "cause": "killed by SIGKILL",
         "counted": 0,

@@ -164,7 +164,8 @@ def environment_hangs(run_dir: Path, workflow: str) -> None:
 
 def episodes_never_end(run_dir: Path, workflow: str) -> None:
     result = completed(run_dir, workflow, "Endless-v0", "env.max_episode_steps=50")
-    assert result["episodes"] >= SHORT // 50 - 4
+    assert result["episodes"] >= 5  # in window, learners do not see them all
+    assert last_metrics(run_dir)["length_mean"] == 50
 
 
 def episodes_are_empty(run_dir: Path, workflow: str) -> None:
@@ -188,7 +189,8 @@ def learner_is_slow(run_dir: Path, workflow: str) -> None:
     result = result_of(run_dir)
     if bounds:
         assert result["staleness"]["max"] <= 2
-    assert result["transitions"]["in_flight"] <= 2 * 2 * 8 * 8  # a few trajectories of 8 rows and 2 lanes per actor
+    if workflow != "window":  # where actors go on by themselves, until the last moment
+        assert result["transitions"]["in_flight"] <= 2 * 2 * 8 * 8  # a few trajectories of 8 rows and 2 lanes per actor
 
 
 def one_actor_is_slow(run_dir: Path, workflow: str) -> None:

@@ -11,7 +11,19 @@ from pathlib import Path
 
 import psutil
 import pytest
-from running import LOCAL, TRAIN, Command, Trained, kwargs_of_env, result_of, saved, settings_of, until, whorl
+from running import (
+    LOCAL,
+    TRAIN,
+    Command,
+    Trained,
+    kwargs_of_env,
+    result_of,
+    saved,
+    settings_of,
+    until,
+    updates_saved,
+    whorl,
+)
 
 import whorl as package
 
@@ -42,6 +54,15 @@ def test_actors_that_die_in_any_way_are_replaced_and_the_weights_are_the_same(
         assert warning.startswith(f"warning: actor-{i} was lost and is replaced (incarnation 1): {cause}")
     assert "Segmentation fault" in (run_dir / "logs" / "actor-2.log").read_text()
     assert "Traceback" in (run_dir / "logs" / "actor-3.log").read_text()
+
+
+def test_an_actor_killed_before_the_learner_has_started_is_replaced(run_dir: Path, same_as: Trained) -> None:
+    """Its replacement is started with the others, before the learner hears of the loss."""
+    with Command(*TRAIN, *LOCAL, "--run-dir", run_dir) as command:
+        os.kill(command.role("actor-1"), signal.SIGKILL)
+        assert not updates_saved(run_dir)
+        assert command.ended().code == 0
+    assert same_as(run_dir)["restarts"] == {"learner": 0, "actor": 1}
 
 
 def test_all_actors_killed_at_once_come_back(run_dir: Path, same_as: Trained) -> None:

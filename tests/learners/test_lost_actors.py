@@ -58,6 +58,26 @@ def test_an_actor_lost_while_it_was_ahead_of_the_others_leaves_no_trace(tmp_path
 
 
 @pytest.mark.parametrize("workflow", ["sync", "overlap"])
+def test_an_actor_lost_twice_before_the_learner_hears_of_it_leaves_no_trace(tmp_path: Path, workflow: str) -> None:
+    two = {"steps": 1800, "actors": 2, "envs_per_actor": 4, "workflow": workflow}
+    undisturbed = result_of(trainer(tmp_path / "undisturbed", **two))
+    run = trainer(tmp_path / "disturbed", **two)
+    run.step(2)
+    cluster = run._session.cluster
+    learner, actor = RoleId("learner", 0), RoleId("actor", 1)
+    os.kill(cluster.pids[learner], signal.SIGSTOP)  # type: ignore[attr-defined]
+    for _ in range(2):
+        pid = cluster.pids[actor]  # type: ignore[attr-defined]
+        os.kill(pid, signal.SIGKILL)
+        cluster.run(lambda pid=pid: cluster.pids.get(actor) not in (pid, None), 10.0)  # type: ignore[attr-defined,misc]
+    os.kill(cluster.pids[learner], signal.SIGCONT)  # type: ignore[attr-defined]
+    result = result_of(run)
+    assert result["restarts"]["actor"] == 2
+    assert result["weights_sha256"] == undisturbed["weights_sha256"]
+    assert result["transitions"]["in_flight"] >= 0
+
+
+@pytest.mark.parametrize("workflow", ["sync", "overlap"])
 def test_an_episode_that_kills_its_actor_is_given_up_after_three_deaths(tmp_path: Path, workflow: str) -> None:
     crash = {"env.hosting": "inside", "env.kwargs.how": "kill", "env.kwargs.at": 12, "env.kwargs.share": 0.03}
     crash["engine.max_restarts_without_progress"] = 20  # two such episodes may come in one trajectory

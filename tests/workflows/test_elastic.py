@@ -72,6 +72,20 @@ def test_a_trainer_is_resized_between_steps(tmp_path: Path) -> None:
     assert transitions.lost == 0
 
 
+def test_an_actor_that_is_wanted_and_not_wanted_at_once_loses_nothing(tmp_path: Path) -> None:
+    flags = {"workflow": "async", "engine": "local", "actors": 2, "envs_per_actor": 2, "steps": 10**6}
+    with whorl.Trainer("impala", "CartPole-v1", run_dir=tmp_path / "run", set=SMALL, **flags) as trainer:
+        trainer.step(5)
+        trainer.resize(1)
+        trainer.step(20)
+        trainer.resize(2)
+        trainer.resize(1)
+        trainer.step(20)
+    transitions = whorl.load(tmp_path / "run").result.transitions
+    assert transitions.lost == 0
+    assert 0 <= transitions.in_flight < 500
+
+
 def test_actors_in_the_midst_of_slow_steps_hand_over_what_they_began(tmp_path: Path) -> None:
     slow = {"env.kwargs.env": "CartPole-v1", "env.kwargs.step_time_s": 0.02, "env.hosting": "process"}
     run = whorl.train(

@@ -59,7 +59,6 @@ class Actor:
         else:
             self._hosted = None
             self._envs = make_lanes(job.config.env, job.env, self._lanes, seed, role.clock)
-        self._order = -1
         self._stamps = Stamps(job.agent_spec)
         self._leaves = False
         self._tells_of_faults_at = 1
@@ -85,7 +84,6 @@ class Actor:
         where there are several)."""
         states = unpack_lane_states(order, self._job.env)
         yield from self._collector.begin(states, leaves_of(order, "state/"))
-        self._order = int(order["order"])
         self._stamps.begin(order)
         self._numbers = [int(number) for number in order["number"][:: self._job.lane_map.envs_per_strand]]
         return self._numbers[0]
@@ -157,7 +155,6 @@ class Actor:
     def _sign(self, trajectory: Arrays, strand: int) -> None:
         trajectory["strand"][0] = strand
         trajectory["incarnation"][0] = self._role.incarnation
-        trajectory["order"][0] = self._order
         if self._envs.fault_count >= self._tells_of_faults_at:
             self._tell_of_faults()
 

@@ -24,7 +24,8 @@ class EnvConfig:
     hosting: Literal["auto", "inside", "process"] = "auto"
     """Where an environment lives: inside its actor, or in a light process of its own, which may be slow, hang or crash
     without hurting its neighbours. ``auto`` measures a few steps and gives slow ones (over ``slow_step_s``) a process.
-    The result of training is the same."""
+    The result of training is the same in workflows that are exact; in others, environments with a process may have
+    trajectories of their own, and the resolved config says what was chosen."""
     slow_step_s: Annotated[float, MoreThan(0)] = 0.002
     """Steps longer than this count as slow for ``hosting = "auto"``."""
     restore: Literal["auto", "snapshot", "replay", "none"] = "auto"

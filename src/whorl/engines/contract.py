@@ -213,6 +213,8 @@ class Role:
     clock: Clock
     job: dict[str, Any]
     """The plan's job: plain values (the resolved config, the environment's spec), the same for every role."""
+    deaths: Mapping[int, int] = field(default_factory=dict)
+    """How often earlier incarnations died in the phase ``environment`` since the last new update, by ``where``."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,8 @@ class RoleSpec:
     """``replace``: start it again and tell ``notify``. ``restart_all``: start every role again, from the checkpoint."""
     notify: tuple[RoleId, ...] = ()
     """Roles that get the message ``lost`` after the replacement started, with ``kind``, ``index``, ``incarnation`` (of
-    the replacement), ``cause``, ``phase`` and ``where`` (as last told to the clock) and ``counted`` (by the lost one).
+    the replacement), ``lost_incarnation``, ``cause``, ``phase`` and ``where`` (as last told to the clock) and
+    ``counted`` (by the lost one).
     A role that sees a lost one work again may tell the supervisor: ``recovered``, with ``kind`` and ``index``."""
     torch: bool = False
     """Imports torch: gets the learner's threads and is not judged by a light process's limits."""

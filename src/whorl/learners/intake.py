@@ -6,9 +6,10 @@
     Queues         whatever lies in its own group's queues, or in others' (queues.py)      (queue)
     OwnLanes       its own: this process acts as well (workflows/own_lanes.py)              (allreduce)
 
-A lost actor may hand a trajectory over in its last instant, after its replacement was told where to begin. So every
-start order has a number, which trajectories carry: one that follows an earlier order is given back, and counted as
-lost.
+A lost actor may hand a trajectory over in its last instant, after its replacement was told where to begin. So
+trajectories carry the incarnation of their actor: one of an incarnation that is known to be lost is given back; its
+env steps were counted as lost with the others that it had not handed over. An actor may be started twice, when its
+loss is heard of after its replacement was started with all the others: it follows the first order and no other.
 """
 
 from __future__ import annotations
@@ -24,12 +25,10 @@ from whorl.engines.waits import names_of
 from whorl.job import Job
 from whorl.learners.learner import Batch
 from whorl.learners.ledger import Ledger, join_orders
-from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE, Quarantine
+from whorl.learners.quarantine import Quarantine, given_up, suspects
 from whorl.learners.stragglers import Stragglers
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Arrays
-
-_ORDERS_PER_INCARNATION = 2**32
 
 
 def named(trajectory: Arrays) -> tuple[int, Arrays]:
@@ -42,8 +41,8 @@ class _Source:
     """One actor's side."""
 
     channel: Channel
-    order: int = -1
-    """The start order it follows."""
+    incarnation: int = 0
+    """Those before it are lost."""
     claimed: deque[Arrays | None] = field(default_factory=deque)
     """Oldest first, as they must be released; None: refused."""
 
@@ -112,7 +111,6 @@ class FromActors(Intake):
         self._line = role.line
         self._lane_map = keeper.job.lane_map
         self._sources = {actor: _Source(channel) for actor, channel in zip(keeper.actors, channels, strict=True)}
-        self._last_order = role.incarnation * _ORDERS_PER_INCARNATION
         self._handed_over: Counter[tuple[int, int]] = Counter()
         """Environment steps by actor and incarnation."""
         self._quarantine = Quarantine()
@@ -140,18 +138,16 @@ class FromActors(Intake):
             self._start(actor, [self._keeper.ledgers[strand] for strand in self._lane_map.strands_of_actor(actor)])
 
     def _start(self, actor: int, ledgers: list[Ledger]) -> None:
-        """Have an actor begin; what follows an earlier order is refused from now on."""
-        self._last_order += 1
-        self._sources[actor].order = self._last_order
-        order = {**join_orders(ledgers), "order": self._last_order, "handed_over": 0}
-        self._line.send("start", order, to=RoleId("actor", actor))
+        """Have an actor begin where these say."""
+        self._line.send("start", {**join_orders(ledgers), "handed_over": 0}, to=RoleId("actor", actor))
 
     def lost(self, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: it begins after the last trajectory that arrived whole."""
         actor = int(body["index"])
         self._claim_of(actor)
-        lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["incarnation"]) - 1), 0)
+        lost = int(body["counted"]) - self._handed_over.pop((actor, int(body["lost_incarnation"])), 0)
         self._line.send("lost_env_steps", {"env_steps": lost})
+        self._sources[actor].incarnation = int(body["incarnation"])
         arrived = self._sources[actor].arrived
         ledgers = [self._keeper.ledger_after(strand, arrived) for strand in self._lane_map.strands_of_actor(actor)]
         for ledger in ledgers:
@@ -164,9 +160,7 @@ class FromActors(Intake):
         self._start(actor, ledgers)
 
     def _suspects(self, actor: int, lane: int) -> range:
-        """The lanes that may have ended an actor in this one: one call steps all those of a vector form."""
-        whole_form = self._keeper.job.env.vector_form
-        return self._lane_map.lanes_of_actor(actor) if whole_form else range(lane, lane + 1)
+        return suspects(self._keeper.job, lane, self._lane_map.lanes_of_actor(actor))
 
     def _blame(self, actor: int, lane: int, number: int, at: int, cause: str) -> None:
         """An actor died inside an environment, ``at`` steps into a trajectory: the third time, its episode is given
@@ -174,14 +168,7 @@ class FromActors(Intake):
         times = self._quarantine.died(lane, number, at)
         if not times:
             return
-        suspects = self._suspects(actor, lane)
-        who = f"the environment of lane {lane}" if len(suspects) == 1 else f"one of lanes {suspects[0]}..{suspects[-1]}"
-        text = (
-            f"{who} ended its actor {DEATHS_BEFORE_QUARANTINE} times at the same step: "
-            f"{'its episode is' if len(suspects) == 1 else 'their episodes are'} given up, and the run is no longer "
-            f"exact ({cause}); env.hosting=process would keep its neighbours out of it"
-        )
-        self._line.send("warning", {"text": text})
+        self._line.send("warning", {"text": given_up(self._suspects(actor, lane), "actor", cause)})
         if times == 1:  # not each time: with one that dies of every episode the run must come to an end
             self._line.send("recovered", {"kind": "actor", "index": actor})
 
@@ -193,14 +180,13 @@ class FromActors(Intake):
         """Take what one actor has handed over; returns how many good trajectories that is."""
         source, count = self._sources[actor], 0
         while (trajectory := source.channel.try_claim()) is not None:
-            env_steps = env_steps_of(trajectory)
-            self._handed_over[actor, int(trajectory["incarnation"][0])] += env_steps
-            if trajectory["order"][0] == source.order:
+            incarnation = int(trajectory["incarnation"][0])
+            if incarnation >= source.incarnation:
+                self._handed_over[actor, incarnation] += env_steps_of(trajectory)
                 source.claimed.append(trajectory)
                 count += 1
             else:
                 source.claimed.append(None)
-                self._line.send("lost_env_steps", {"env_steps": env_steps})
         source.release_refused()
         return count
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from whorl.agents.contract import AgentSpec
 from whorl.envs.contract import LaneState
+from whorl.envs.hosted_lane import DEATHS_BEFORE_QUARANTINE
 from whorl.job import Job
-from whorl.learners.quarantine import DEATHS_BEFORE_QUARANTINE
 from whorl.trajectory.episodes import Episodes, episodes_of
 from whorl.trajectory.orders import pack_lane_states, unpack_lane_states
 from whorl.types import Array, Arrays, EnvSpec, leaves_of

@@ -103,7 +103,7 @@ class OwnedActors:
 
     def _send_order(self, actor: int) -> None:
         order = join_orders([self._ledgers[strand] for strand in self._strands[actor]])
-        body = {**order, "order": 0, "handed_over": self._begun_at[actor]}
+        body = {**order, "handed_over": self._begun_at[actor]}
         self._line.send("start", body, to=RoleId("actor", actor))
 
 

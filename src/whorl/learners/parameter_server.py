@@ -30,7 +30,6 @@ def digest_layout(job: Job) -> Layout:
             *(field for field in whole.fields if not field.name.startswith("obs/")),
             *job.env.observation_fields("obs/", 1, lanes),
             *ends,
-            Field("steps", (1,), "int64"),
             Field("contributions", (MOST_STEPS, agent.contribution.size_bytes), "uint8"),
         )
     )
@@ -52,14 +51,11 @@ class Contributor:
         learning, number = self._learning, int(trajectory["number"][0])
         learning.adopt(everything)
         learning.begin({0: trajectory}, Progress(int(trajectory["version"][0]), 0, self._total))
-        count = 0
-        for step in learning.plan((self._seed, number)):
+        for count, step in enumerate(learning.plan((self._seed, number))):
             part = learning.contribute(step, 0)
             digest["contributions"][count] = part
             learning.apply(step, part)
-            count += 1
         learning.finish()
-        digest["steps"][0] = count
 
 
 class ParameterServer(Learner):

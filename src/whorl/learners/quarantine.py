@@ -5,7 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-DEATHS_BEFORE_QUARANTINE = 3
+from whorl.envs.hosted_lane import DEATHS_BEFORE_QUARANTINE
+from whorl.job import Job
+
+
+def suspects(job: Job, lane: int, neighbours: range) -> range:
+    """The lanes that may have ended their role in this one: one call steps all those of a vector form."""
+    return neighbours if job.env.vector_form else range(lane, lane + 1)
+
+
+def given_up(lanes: range, who: str, cause: str) -> str:
+    """What the user is told of environments that ended a role, ``who``, again and again."""
+    culprit, what = f"the environment of lane {lanes[0]}", "its episode is"
+    if len(lanes) > 1:
+        culprit, what = f"one of lanes {lanes[0]}..{lanes[-1]}", "their episodes are"
+    return (
+        f"{culprit} ended its {who} {DEATHS_BEFORE_QUARANTINE} times at the same step: {what} given up, and the run is "
+        f"no longer exact{cause and f' ({cause})'}; env.hosting=process would keep its neighbours out of it"
+    )
 
 
 class Quarantine:

@@ -3,7 +3,6 @@
 strand          [1]            whose trajectory this is: that of some lanes of an actor which move on together
 number          [1]            which trajectory of its strand this is
 incarnation     [1]            of the actor that collected it
-order           [1]            which of the learner's start orders that actor followed
 env_steps       [1]            taken in it
 handed_over     [1]            env steps that its actor has handed over by its end, and the lost ones before that actor
 took_s          [1]            seconds it took
@@ -49,7 +48,6 @@ def trajectory_layout(
             Field("strand", (1,), "int64"),
             Field("number", (1,), "int64"),
             Field("incarnation", (1,), "int64"),
-            Field("order", (1,), "int64"),
             Field("env_steps", (1,), "int64"),
             Field("handed_over", (1,), "int64"),
             Field("took_s", (1,), "float64"),
@@ -78,7 +76,7 @@ def trajectory_layout(
 
 PER_TRAJECTORY = frozenset(
     {
-        *("strand", "number", "incarnation", "order", "env_steps", "handed_over", "took_s", "finished_at", "version"),
+        *("strand", "number", "incarnation", "env_steps", "handed_over", "took_s", "finished_at", "version"),
         "end/exact",
     }
 )

@@ -33,7 +33,7 @@ def run_learner(
     learner = Learner(job, tally.rank, role.clock)
     weights = job.agent_spec.weights
     with Actor(job, role, weights, commands, answers, listen=lambda: desk.read_inbox()) as actor:
-        desk = Desk(role, learner, OwnLanes(learner, actor, layout_of_trajectories(job)), tally)
+        desk = Desk(role, learner, OwnLanes(role, learner, actor, layout_of_trajectories(job)), tally)
         yield from learn(role, learner, desk, contributions, tally, weights=[])
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from whorl.actors.actor import Actor
-from whorl.engines.contract import RoleGenerator, Wait
+from whorl.engines.contract import Role, RoleGenerator, Wait
 from whorl.engines.waits import TURN
+from whorl.envs.hosted_lane import DEATHS_BEFORE_QUARANTINE
 from whorl.learners.intake import Intake
 from whorl.learners.learner import Batch, Learner
+from whorl.learners.quarantine import given_up, suspects
 from whorl.types import Layout
 
 
 class OwnLanes(Intake):
     """Collects in small pieces, so that wishes to save or stop are heard in between."""
 
-    def __init__(self, learner: Learner, actor: Actor, trajectory: Layout) -> None:
+    def __init__(self, role: Role, learner: Learner, actor: Actor, trajectory: Layout) -> None:
+        self._role = role
         self._learner = learner
         self._actor = actor
         self._index = next(iter(learner.ledgers))
@@ -27,7 +30,13 @@ class OwnLanes(Intake):
     def start(self) -> None:
         """Collect from where the ledger says."""
         ledger = self._learner.ledgers[self._index]
-        self._collecting = self._collect({**ledger.order(), "order": 0, "handed_over": 0})
+        for lane, deaths in self._role.deaths.items():
+            if times := deaths // DEATHS_BEFORE_QUARANTINE:
+                deadly = suspects(self._learner.job, lane, ledger.lanes)
+                for suspect in deadly:
+                    ledger.give_up(suspect, times)
+                self._role.line.send("warning", {"text": given_up(deadly, "learner", "")})
+        self._collecting = self._collect({**ledger.order(), "handed_over": 0})
 
     def _collect(self, order: dict[str, Any]) -> RoleGenerator:
         number = yield from self._actor.begin_at(order)

@@ -146,9 +146,15 @@ class InlineCluster:
         turn.line.inbox.clear()
         counted, turn.counted_before = turn.clock.counted - turn.counted_before, turn.clock.counted
         turn.generator = self._begin(turn.spec, turn.line, turn.clock, turn.incarnation)
-        told = {"kind": turn.id.kind, "index": turn.id.index, "incarnation": turn.incarnation, "cause": JOINED}
+        told: dict[str, Any] = {
+            "kind": turn.id.kind,
+            "index": turn.id.index,
+            "incarnation": turn.incarnation,
+            "cause": JOINED,
+        }
+        told |= {"phase": "other", "where": 0, "counted": counted, "lost_incarnation": turn.incarnation - 1}
         for role in turn.spec.notify:
-            self.send(role, "lost", {**told, "phase": "other", "where": 0, "counted": counted})
+            self.send(role, "lost", told)
 
     def _post(self, to: RoleId, message: Message) -> None:
         if to == SUPERVISOR:

@@ -70,6 +70,7 @@ class Fleet:
         request = {
             "role": [spec.id.kind, spec.id.index],
             "incarnation": hosted.incarnation,
+            "deaths": [[where, times] for where, times in hosted.deaths.items()],
             "entry": spec.entry,
             "endpoints": endpoints,
             "job": self._plan.job,

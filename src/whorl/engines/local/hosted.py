@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +80,8 @@ class Hosted:
     start_at: float | None = 0.0
     loss: dict[str, Any] | None = None
     """What to tell about the last loss once the next incarnation runs."""
+    deaths: Counter[int] = field(default_factory=Counter)
+    """In environments, since the last new update, by where."""
     parked: bool = False
     """Stays ended until it is asked for."""
     joins: bool = False
@@ -105,7 +108,7 @@ class Hosted:
     def note_loss(self, cause: str, phase: Phase = "other", where: int = 0) -> None:
         """What is to be told once the next incarnation is up."""
         self.loss = {"kind": self.id.kind, "index": self.id.index, "cause": cause, "phase": phase}
-        self.loss |= {"where": max(where, 0), "counted": self.page.counted}
+        self.loss |= {"where": max(where, 0), "counted": self.page.counted, "lost_incarnation": self.incarnation}
 
     def overdue(self, now: float) -> bool:
         """Somebody waits long for this role: True when it should be pinged."""
@@ -143,7 +146,7 @@ class Hosted:
             stopped = not limited and state_and_cpu_s(process.pid)[0] in "Tt"
             process.stopped_at = (process.stopped_at or now) if stopped else 0.0
         if process.stopped_at and now - process.stopped_at > response_s:
-            return f"did not go on for {now - process.stopped_at:.1f} s: its process is stopped"
+            return f"did not answer for {now - process.stopped_at:.1f} s: its process is stopped"
         return ""
 
     def _judge_silence(self, process: Process, ping: _Ping, now: float, response_s: float) -> str:

@@ -45,8 +45,8 @@ class RestartBudget:
         self._without_progress.pop(role, None)
         self._young_deaths[role] = min(1, self._young_deaths[role])
 
-    def progress(self, update: int) -> None:
-        """There was an update: counts without progress start again. The back-off does not.
+    def progress(self, update: int) -> bool:
+        """There was an update: counts without progress start again. The back-off does not. True when it is a new one.
 
         For a role whose loss takes the run back, only an update further than any before counts: one that fails at the
         same update each time does those before it again each time.
@@ -54,6 +54,7 @@ class RestartBudget:
         if update > self._furthest:
             self._furthest = update
             self._without_progress.clear()
-        else:
-            for role in self._without_progress.keys() - self._restarting_all:
-                del self._without_progress[role]
+            return True
+        for role in self._without_progress.keys() - self._restarting_all:
+            del self._without_progress[role]
+        return False

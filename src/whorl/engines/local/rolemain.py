@@ -50,7 +50,7 @@ def _run(request: dict[str, Any], descriptors: list[int]) -> int:
             name: [attaching.endpoint(each) for each in wired] if isinstance(wired, list) else attaching.endpoint(wired)
             for name, wired in request["endpoints"].items()
         }
-        role = Role(role_id, request["incarnation"], line, clock, request["job"])
+        role = Role(role_id, request["incarnation"], line, clock, request["job"], dict(request["deaths"]))
         clock.enter("other")
         loop.drive(entry(role, **arguments))
     except Dismissed:

@@ -97,7 +97,7 @@ class LocalCluster:
             elif head.to_id == SUPERVISOR:
                 message = Message(hosted.id, head.kind, decode_body(body))
                 if head.kind == "metrics" and hosted.id.kind == "learner":
-                    self._budget.progress(message.body["update"])
+                    self._on_progress(message.body["update"])
                 if head.kind == "recovered":
                     self._budget.recovered(RoleId(message.body["kind"], message.body["index"]))
                 self._inbox.append(message)
@@ -106,6 +106,12 @@ class LocalCluster:
             else:
                 self._fail(WhorlError(f"{hosted.id} sent {head.kind!r} to {head.to_id}, which the plan does not have"))
         return bool(frames)
+
+    def _on_progress(self, update: int) -> None:
+        """There was an update; one that is new makes up for old deaths."""
+        if self._budget.progress(update):
+            for hosted in self._roles.values():
+                hosted.deaths.clear()
 
     def _on_control(self, process: Process, kind: str, body: bytes) -> None:
         if kind == "ended":
@@ -280,6 +286,8 @@ class LocalCluster:
         self._restarts[hosted.id.kind] += 1
         progress = hosted.page.progress()
         hosted.note_loss(cause, progress.phase, progress.where)
+        if progress.phase == "environment":
+            hosted.deaths[progress.where] += 1
         if hosted.spec.on_loss == "restart_all":
             self._restart_all(delay_s)
         else:
