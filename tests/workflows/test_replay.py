@@ -151,20 +151,22 @@ def test_a_lost_actor_is_replaced_and_a_lost_replay_or_learner_goes_on_from_the_
     assert updates == sorted(set(updates))
 
 
-def test_an_actor_may_be_lost_before_its_replay_knows_where_to_begin(
+def test_actors_may_be_lost_before_their_replay_knows_where_to_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_session = Session.open
 
     def kill_and_open(self: Session) -> None:
-        os.kill(self.cluster.pids[RoleId("actor", 1)], signal.SIGKILL)
+        for actor in range(2):
+            os.kill(self.cluster.pids[RoleId("actor", actor)], signal.SIGKILL)
         open_session(self)
 
     monkeypatch.setattr(Session, "open", kill_and_open)
     agent, env, _ = JOBS["uniform dqn"]
     with whorl.Trainer(agent, env, run_dir=tmp_path / "run", set=settings_of("uniform dqn"), **KEYWORDS) as trainer:
         trainer.step(10**9)
-    assert checked(whorl.load(tmp_path / "run").result).restarts["actor"] == 1
+    result = checked(whorl.load(tmp_path / "run").result)
+    assert (result.restarts["actor"], result.transitions.lost) == (2, 0)
 
 
 @pytest.mark.parametrize("fault", ["actor:1:env_step=60:kill", "replay:0:insert=40:raise", "replay:1:insert=30:stop"])
