@@ -81,6 +81,11 @@ class MadeUpLane:
             event == "end" and self.lane % 2 == 1,
         )
 
+    def give_up(self) -> None:
+        """Begin another episode where it stands: the row it stands on is the first of it."""
+        self.faults += bool(self.actions) and not self.ended
+        self._begin()
+
     def _begin(self) -> None:
         self.episode += 1
         self.actions, self.ended, self.total = [], False, 0.0

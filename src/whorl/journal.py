@@ -63,6 +63,8 @@ class Journal:
         self._checkpoint: tuple[int, float] | None = None
         self._opened: Mapping[str, Any] = {}
         self._env_steps_at_start: int | None = None
+        self._collected_at_start = 0
+        """By earlier sessions, as far as the checkpoint holds it."""
         self._counted_before = 0
 
     def replaced(self, cluster: Cluster) -> None:
@@ -77,10 +79,11 @@ class Journal:
         """The learner has started, at update 0 or from a checkpoint. What was written beyond it is taken back."""
         self._opened = body
         self.updates, self.env_steps = int(body["updates"]), int(body["env_steps"])
+        held = self.env_steps + int(body["untold_env_steps"])
         is_first = self._env_steps_at_start is None
-        if self._env_steps_at_start is None:
-            self._env_steps_at_start = self.env_steps
-        self._lost = self._collected(cluster) - self.env_steps  # whatever the checkpoint does not hold
+        if is_first:
+            self._env_steps_at_start, self._collected_at_start = self.env_steps, held
+        self._lost = self._collected(cluster) - held  # whatever the checkpoint does not hold
         for sink in self._sinks:
             sink.rewind(self.updates, self.env_steps)
         history = _returns_of(self.directory) if is_first and self.updates else self._history
@@ -264,7 +267,7 @@ class Journal:
         )
 
     def _collected(self, cluster: Cluster | None) -> int:
-        return (self._env_steps_at_start or 0) + self._counted_before + (_counted(cluster) if cluster else 0)
+        return self._collected_at_start + self._counted_before + (_counted(cluster) if cluster else 0)
 
 
 def _counted(cluster: Cluster) -> int:

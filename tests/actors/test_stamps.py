@@ -26,11 +26,18 @@ def begun(lanes: int, spec=AGENT) -> Stamps:
     return stamps
 
 
-@given(scripts)
-def test_each_trajectory_alone_tells_the_episodes_that_ended_in_it(script):
+given_up = st.sets(st.tuples(st.integers(0, 2), st.integers(1, 5)))
+
+
+@given(scripts, given_up)
+def test_each_trajectory_alone_tells_the_episodes_that_ended_in_it(script, given_up):
+    """Also that one was given up before it, as a replaced actor does whose environment cannot be brought back."""
     lanes = [MadeUpLane(i, list(script[i])) for i in range(3)]
     stamps, ended, faults = begun(3), [], 0
     for number in range(6):
+        for lane in lanes:
+            if (lane.lane, number) in given_up:
+                lane.give_up()
         trajectory = write_trajectory(lanes, number)
         for name, array in trajectory.items():
             if name.startswith(("begin/", "end/episode_")):

@@ -51,6 +51,8 @@ def filled(config: DQNConfig, updates: int = 3) -> tuple[DQNLearning | Recurrent
         trajectories.append(trajectory)
     learning.begin({0: trajectories[-1]}, Progress(updates, 50, 100))
     rows = {k: np.concatenate([t[k][:ROWS] for t in trajectories]) for k in trajectories[0] if "state/" not in k}
+    # Each trajectory begins episodes: those that were under way are given up, and their last rows only bootstrap.
+    rows["valid"][:-1] &= ~rows["first"][1:] | rows["terminated"][:-1]
     return learning, rows
 
 
@@ -114,7 +116,7 @@ def test_the_gradient_is_that_of_the_slow_implementation(case: str) -> None:
             factor *= DISCOUNT
             ended, terminated = rows["terminated"][at, lane] | rows["truncated"][at, lane], rows["terminated"][at, lane]
             at += 1
-            if ended:
+            if ended or not rows["valid"][at, lane]:
                 factor *= not terminated
                 break
         x = rows["obs/obs"][at, lane]
@@ -165,7 +167,7 @@ def test_the_recurrent_gradient_is_that_of_the_slow_implementation(more: dict) -
                 factor *= DISCOUNT
                 terminated, truncated = rows["terminated"][at, lane], rows["truncated"][at, lane]
                 at += 1
-                if terminated or truncated:
+                if terminated or truncated or not rows["valid"][at, lane]:
                     factor *= not terminated
                     break
             chooser = ours if config.double else theirs

@@ -99,6 +99,7 @@ def test_a_lane_whose_actions_nobody_knows_begins_an_episode_that_nobody_has_beg
     assert ledger.number == 5
     assert ledger.leave_unfinished(0) == 2  # the second lane's has ended
     assert ledger.order()["skip"].tolist() == [1 + AGENT.rows] * 3
+    assert not ledger.order()["episode_length"].any()  # counted: the next trajectory is not to tell of them again
     ledger.leave_unfinished(2)  # two were lost there: each may have begun as many as there are rows
     assert ledger.order()["skip"].tolist() == [2 * (1 + AGENT.rows)] * 3
     assert ledger.order()["episode"].tolist() == [lane.episode for lane in lanes]

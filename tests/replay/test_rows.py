@@ -29,13 +29,18 @@ def walk(rows: list[dict], t: int, n: int) -> tuple[float, list[float], float]:
     return total, rows[t + m]["obs"], DISCOUNT**m
 
 
-@given(scripts, st.integers(1, 4), st.integers(12, 40))
-def test_every_transition_is_what_a_slow_walk_gives(script, n_step, ring_rows):
+@given(scripts, st.integers(1, 4), st.integers(12, 40), st.sets(st.tuples(st.integers(0, 1), st.integers(1, 7))))
+def test_every_transition_is_what_a_slow_walk_gives(script, n_step, ring_rows, given_up):
+    """``given_up``: lanes that leave their episode before a trajectory."""
     lanes = [MadeUpLane(i, list(script[i])) for i in range(2)]
     ring = RowRing(ENV, 2, ring_rows, n_step, DISCOUNT, AGENT.fields)
     history: list[list[dict]] = [[], []]
     drawable: dict[int, tuple[int, int]] = {}
     for number in range(8):
+        for i in range(2):
+            if (i, number) in given_up:
+                lanes[i].give_up()
+                history[i][-1]["valid"] &= history[i][-1]["terminated"]
         trajectory = write_trajectory(lanes, number)
         first_row = len(history[0])
         for i in range(2):
@@ -88,13 +93,18 @@ def test_what_cannot_fit_is_refused():
         RowRing(ENV, 2, 3, 3, DISCOUNT)
 
 
-def test_segments_change_their_stamp_exactly_when_they_change(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_segments_change_their_stamp_when_they_change_and_hardly_else(monkeypatch: pytest.MonkeyPatch, gives_up: bool):
+    """A piece may yet change with the first row after it, if that gives an episode up: its stamp always does."""
     lanes = [MadeUpLane(i, ["step", "end", "step"] * 60) for i in range(2)]
     ring = RowRing(ENV, 2, 30, 2, DISCOUNT)
     row_bytes = sum(array.nbytes for array in ring.arrays.values()) // 30
     monkeypatch.setattr("whorl.replay.rows.SEGMENT_BYTES", 7 * row_bytes)
     before: dict[str, tuple[int, bytes]] = {}
     for number in range(30):
+        begins_at = ring.head % 30
+        for lane in lanes[:gives_up]:
+            lane.give_up()
         ring.insert(write_trajectory(lanes, number))
         now = {
             piece: (int(arrays["stamp"]), b"".join(a.tobytes() for n, a in arrays.items() if n != "stamp"))
@@ -103,7 +113,10 @@ def test_segments_change_their_stamp_exactly_when_they_change(monkeypatch: pytes
         assert len(now) == min(5, -(-ring.head // 7))
         for piece, (stamp, content) in now.items():
             if piece in before:
-                assert (stamp == before[piece][0]) == (content == before[piece][1]), (number, piece)
+                same_stamp, same_content = stamp == before[piece][0], content == before[piece][1]
+                begins_after_it = begins_at == (0 if piece == "rows-004" else 7 * int(piece[-1]) + 7)
+                assert same_content or not same_stamp, (number, piece)
+                assert same_stamp or not same_content or begins_after_it, (number, piece)
         before = now
 
 

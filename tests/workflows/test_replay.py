@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ import pytest
 
 import whorl
 from whorl.engines.contract import RoleId
+from whorl.engines.waits import TURN
 from whorl.errors import ConfigError
+from whorl.learners.replay.learner import ReplayLearner
+from whorl.learners.replay.news import News
 from whorl.ops.keys import reset_seed
-from whorl.runs.checkpoint import load_latest
+from whorl.runs.checkpoint import find_checkpoints, load, load_latest
 from whorl.runs.result import Result
+from whorl.session import Session
 from whorl.trainer import resume_training
 
 SMALL = {
@@ -146,6 +151,24 @@ def test_a_lost_actor_is_replaced_and_a_lost_replay_or_learner_goes_on_from_the_
     assert updates == sorted(set(updates))
 
 
+def test_actors_may_be_lost_before_their_replay_knows_where_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_session = Session.open
+
+    def kill_and_open(self: Session) -> None:
+        for actor in range(2):
+            os.kill(self.cluster.pids[RoleId("actor", actor)], signal.SIGKILL)
+        open_session(self)
+
+    monkeypatch.setattr(Session, "open", kill_and_open)
+    agent, env, _ = JOBS["uniform dqn"]
+    with whorl.Trainer(agent, env, run_dir=tmp_path / "run", set=settings_of("uniform dqn"), **KEYWORDS) as trainer:
+        trainer.step(10**9)
+    result = checked(whorl.load(tmp_path / "run").result)
+    assert (result.restarts["actor"], result.transitions.lost) == (2, 0)
+
+
 @pytest.mark.parametrize("fault", ["actor:1:env_step=60:kill", "replay:0:insert=40:raise", "replay:1:insert=30:stop"])
 def test_faults_are_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     monkeypatch.setenv("WHORL_FAULT", fault)
@@ -175,6 +198,68 @@ def test_a_stopped_run_goes_on_with_its_memory_also_with_other_actors(tmp_path: 
     assert resumed["env_steps"] - env_steps < 150
 
 
+IN_FLIGHT = 300
+"""Env steps at most that are under way in these small runs: in slots, in batches that wait, in what is being filled."""
+
+
+def fill_memory(trainer: whorl.Trainer, env_steps: int) -> None:
+    """Let the actors collect, though the run may not go on to the first update."""
+    session = trainer._session
+    session.run(lambda: session.cluster.counted("actor") >= env_steps, timeout_s=30)
+
+
+def test_what_learners_had_not_heard_of_is_in_the_account_of_a_resumed_run(tmp_path: Path) -> None:
+    agent, env, _ = JOBS["dqn"]
+    settings = settings_of("dqn", {"agent.learning_starts": 600})
+    flags = {**KEYWORDS, "engine": "inline"}
+    with whorl.Trainer(agent, env, run_dir=tmp_path / "run", set=settings, **flags) as trainer:
+        fill_memory(trainer, 500)
+    stopped = whorl.load(tmp_path / "run").result
+    assert (stopped.updates, stopped.env_steps) == (0, 0)
+    assert resume_training(tmp_path / "run", console=False) == 0
+    transitions = checked(whorl.load(tmp_path / "run").result).transitions
+    assert transitions.lost == 0
+    assert transitions.in_flight <= IN_FLIGHT
+
+
+def test_what_learners_had_not_heard_of_is_not_lost_with_one_of_them(tmp_path: Path) -> None:
+    agent, env, _ = JOBS["dqn"]
+    settings = settings_of("dqn", {"agent.learning_starts": 600})
+    with whorl.Trainer(agent, env, run_dir=tmp_path / "run", set=settings, **KEYWORDS) as trainer:
+        fill_memory(trainer, 500)
+        trainer.save()
+        os.kill(trainer._session.cluster.pids[RoleId("learner", 0)], signal.SIGKILL)
+        trainer.step(10**9)
+    result = checked(whorl.load(tmp_path / "run").result)
+    assert result.restarts["learner"] == 1
+    assert result.transitions.lost <= IN_FLIGHT
+    assert result.transitions.in_flight <= IN_FLIGHT
+
+
+@pytest.mark.parametrize("every_s", [0.0, 1000.0])
+def test_no_save_comes_before_all_learners_have_given_their_batches_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_s: float
+) -> None:
+    """What replays have taken in is what learners have counted, and what they have not heard of: nothing twice."""
+    write_back = ReplayLearner._write_back
+
+    def dawdle(self: ReplayLearner) -> Generator[Any, None, None]:
+        for _ in range(20 * self.rank):
+            yield TURN
+        yield from write_back(self)
+
+    monkeypatch.setattr(ReplayLearner, "_write_back", dawdle)
+    more = {"run.checkpoint_every_s": every_s, "run.keep_checkpoints": 100, "workflow.replay_shards": 2}
+    train(tmp_path, engine="inline", learners=2, more=more)
+    for found in find_checkpoints(tmp_path / "run" / "checkpoints"):
+        checkpoint = load(found.path)
+        stores = [checkpoint.arrays[f"replay-{index}-shard"] for index in range(2)]
+        untold = sum(News.read(store).counts["env_steps"] for store in stores)
+        counts = checkpoint.values["state"]
+        assert counts["untold_env_steps"] == untold
+        assert sum(int(store["inserted"]) for store in stores) == counts["env_steps"] + untold
+
+
 def test_a_signal_saves_and_the_run_goes_on(tmp_path: Path) -> None:
     """SIGTERM to every process, as a batch system sends it."""
     words = [word for name, value in settings_of("td3").items() for word in ("--set", f"{name}={json.dumps(value)}")]
@@ -193,6 +278,7 @@ def test_a_signal_saves_and_the_run_goes_on(tmp_path: Path) -> None:
     assert preempted.status == "preempted"
     assert preempted.transitions.balanced
     assert resume_training(tmp_path / "run", console=False, steps=preempted.env_steps + 200) == 0
+    assert 0 <= whorl.load(tmp_path / "run").result.transitions.in_flight <= 2 * IN_FLIGHT
 
 
 @pytest.mark.parametrize("engine", ["inline", "local"])

@@ -103,6 +103,7 @@ def _made_up(numbers: np.random.Generator, rows: int) -> Arrays:
         "terminated": numbers.random((rows, LANES)) < 0.01,
         "truncated": np.zeros((rows, LANES), np.bool_),
         "valid": np.ones((rows, LANES), np.bool_),
+        "first": np.zeros((rows, LANES), np.bool_),
     }
 
 

@@ -52,9 +52,8 @@ class Desk:
         """Go on from the newest checkpoint, where there is one."""
         warnings = self._saving.load()
         if self._is_first:
-            self._role.line.send(
-                "opened", {"update": self._learner.updates, "warnings": warnings, **self._learner.summary()}
-            )
+            begins = {"update": self._learner.updates, "untold_env_steps": self._saving.untold_env_steps}
+            self._role.line.send("opened", {**begins, "warnings": warnings, **self._learner.summary()})
         update = yield from self._group.broadcast(self._learner.updates)
         if update != self._learner.updates:
             raise CheckpointError(
@@ -156,6 +155,8 @@ class Desk:
 
     def close(self) -> Generator[Wait, None, None]:
         """The run is over here: save, and say how it ended."""
+        # Replays save what learners have not learnt from: nobody may ask them before all have given their batches back.
+        yield from self._group.barrier()
         if self._saving.updates != self._learner.updates:
             yield from self._saving.save(self.read_inbox, wait=True)
         if self._is_first:

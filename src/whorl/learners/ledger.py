@@ -78,14 +78,16 @@ class Ledger:
         """For an actor that nobody has followed: its lanes go on from their snapshots. Lanes without one, whose actions
         nobody knows, begin another episode, and none that was begun: each of ``losses`` actors that were lost here may
         have begun as many as there are rows. If it was lost here again and again, snapshots lead nowhere either.
-        Returns how many lanes were amid an episode that is left."""
+        Returns how many lanes were amid an episode that is left; nothing of it is under way any more."""
         left = 0
-        for state, length in zip(self._states, self._sums["episode_length"], strict=True):
+        length = self._sums["episode_length"]
+        for i, state in enumerate(self._states):
             goes_on = state.snapshot is not None and losses < DEATHS_BEFORE_QUARANTINE
             is_fresh = state.observation is None and not losses
             if not goes_on and not is_fresh:
                 state.skip = max(1, losses) * (1 + self._rows)
-                left += int(length > 0)
+                left += int(length[i] > 0)
+                length[i] = 0  # else the next trajectory would tell of it as well
         return left
 
     def give_up(self, lane: int, times: int = 1) -> None:

@@ -41,6 +41,8 @@ class Saving:
         """Of the last save that was begun; -1 before the first."""
         self.error = ""
         """Why the last save failed; empty when it did not."""
+        self.untold_env_steps = 0
+        """Of the checkpoint that was loaded: what replays had taken in and learners had not heard of."""
         self._role = role
         self._learner = learner
         self._group = group
@@ -64,6 +66,7 @@ class Saving:
             return []
         warnings = checkpoint.warnings + self._learner.load(checkpoint.arrays, checkpoint.values["state"])
         self.updates = self._learner.updates
+        self.untold_env_steps = int(checkpoint.values["state"].get("untold_env_steps", 0))
         self._newest = checkpoint.path
         for shard, pieces in _pieces_by_shard(checkpoint).items():
             if shard in self._learner.shards:
@@ -96,6 +99,7 @@ class Saving:
             return
         ledgers = [self._learner.saved_ledger(), *(answer["ledger"] for answer in answers)]
         arrays, counts = self._learner.save([ledger for ledger in ledgers if ledger])
+        counts["untold_env_steps"] = sum(answer.get("untold_env_steps", 0) for answer in answers)
         for name, piece in self._pieces.changed(self._shards(), draft, self._newest).items():
             arrays[name] = {field: np.array(array) for field, array in piece.items()}
         parts = tuple(name for answer in answers for name in answer["parts"])

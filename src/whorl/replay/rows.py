@@ -122,6 +122,8 @@ class RowRing:
             raise ValueError(f"a trajectory of {count} rows does not fit a ring of {self.rows} rows")
         before = self._drawable(self.head)
         after = self._drawable(self.head + count)
+        if self.head:
+            self._close_given_up(trajectory["first"][0])
         old = self._indices(before.start, min(before.stop, after.start))
         old = old[self._flat["valid"][old]]
         slots = self._slots(self.head, self.head + count)
@@ -130,6 +132,13 @@ class RowRing:
         self.head += count
         new = self._indices(max(after.start, before.stop), after.stop)
         return new[self._flat["valid"][new]], old
+
+    def _close_given_up(self, begins: Array) -> None:
+        """Where the next row begins an episode, the last one here is of an episode that was given up between two
+        trajectories, unless it is one that only bootstraps. What its step led to is not known: it becomes such a row,
+        as that of a fault is. A terminated one needs no next observation."""
+        last = (self.head - 1) % self.rows
+        self.arrays["valid"][last] &= ~begins | self.arrays["terminated"][last]
 
     def next_places(self, trajectory: Arrays) -> NDArray[np.int64]:
         """The indices that a trajectory's rows are going to have."""
@@ -194,14 +203,14 @@ class RowRing:
 
     def segments(self) -> dict[str, Arrays]:
         """What is stored, in pieces ``rows-000``, ``rows-001``, ... that are views of the ring. ``stamp`` is the number
-        of rows that had been written when the piece last changed."""
+        of rows that had been written when the piece could last change: with the first row after it."""
         pieces: dict[str, Arrays] = {}
         for number, slots in enumerate(self._segments()):
             if slots.start >= self.head:
                 break
             # The last row before the head that lies here.
             last = self.head - 1 - (self.head - 1 - (slots.stop - 1)) % self.rows
-            stamp = self.head if (self.head - 1) % self.rows in slots else last + 1
+            stamp = self.head if (self.head - 1) % self.rows in slots else last + 2
             part = slice(slots.start, slots.stop)
             views = {name: array[part] for name, array in self.arrays.items()}
             pieces[f"rows-{number:03}"] = {"stamp": np.array(stamp, np.int64), **views}

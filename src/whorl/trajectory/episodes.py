@@ -40,8 +40,10 @@ def episodes_of(trajectory: Arrays) -> Episodes:
     valid, first = trajectory["valid"][:rows], trajectory["first"]
     ended = (trajectory["terminated"] | trajectory["truncated"]) & valid
     episode_return, episode_length = trajectory["begin/episode_return"], trajectory["begin/episode_length"]
-    over = ended
+    over, faults = ended, 0
     if first.any():
+        # A first row though an episode is under way: that one was given up before this trajectory.
+        faults = int(np.count_nonzero(first[0] & (episode_length > 0)))
         # An episode without a step whose row is not its first one is over: that row shows its final observation.
         is_final_row = (episode_length == 0) & ~first[0]
         # A first row follows a final-observation row, or a fault: a row that is not valid though none ended before it.
@@ -54,7 +56,6 @@ def episodes_of(trajectory: Arrays) -> Episodes:
     reward_sum = np.cumsum(np.where(valid, trajectory["reward"], 0.0), axis=0, dtype=np.float64)
     step_sum = np.cumsum(valid, axis=0)
     found: list[EpisodeEnd] = []
-    faults = 0
     if not over.any():
         return Episodes(found, faults, episode_return + reward_sum[-1], episode_length + step_sum[-1])
     episode_return, episode_length = episode_return.copy(), episode_length.copy()

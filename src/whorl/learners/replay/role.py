@@ -16,6 +16,7 @@ from whorl.learners.replay.store import Store
 from whorl.learners.saving import STORED
 from whorl.runs.checkpoint import load
 
+_FIRST_LEARNER = RoleId("learner", 0)
 SAVE_TIMEOUT_S = 600.0
 """A part of a checkpoint that takes longer to write is a hang."""
 
@@ -78,12 +79,19 @@ class Replay:
 
     def open(self) -> RoleGenerator:
         """Go on from the checkpoint that the first learner names, and start the actors."""
-        message = yield from self._role.line.expect("load")
+        losses: list[dict[str, Any]] = []
+        while (message := self._role.line.try_receive()) is None or message.kind == "lost":
+            if message is None:
+                yield Wait((self._role.line.readable,), "the first learner to name a checkpoint", (_FIRST_LEARNER,))
+            else:
+                losses.append(message.body)
         if message.body["checkpoint"]:
             path, mine = Path(message.body["checkpoint"]), (f"{STORED}{self._role.id.index}-", "ledger.")
             checkpoint = load(path, lambda name: name.startswith(mine))
             self._pieces.loaded(self._store.load(checkpoint.arrays), path)
         self._arrivals.start()
+        for body in losses:
+            self._arrivals.lost(body)
 
     def work(self) -> RoleGenerator:
         """For ever. Between two waits everything is done that can be."""
@@ -108,9 +116,14 @@ class Replay:
     def _save(self, draft: dict[str, Any]) -> None:
         """Write this replay's part of a checkpoint. Actors go on until their slots are full."""
         self._role.clock.enter("other", deadline_s=SAVE_TIMEOUT_S)
-        pieces = self._store.save([channel.filled for channel in self._batches])
-        body = {"ledger": self._store.saved_ledger(), "parts": self._pieces.write(pieces, draft)}
-        self._role.line.send("ledger", body, to=RoleId("learner", 0))
+        self._take_priorities()  # those of the last update
+        unreleased = [channel.filled for channel in self._batches]
+        body = {
+            "ledger": self._store.saved_ledger(),
+            "parts": self._pieces.write(self._store.save(unreleased), draft),
+            "untold_env_steps": self._store.untold(unreleased).counts["env_steps"],
+        }
+        self._role.line.send("ledger", body, to=_FIRST_LEARNER)
         self._role.clock.enter("transfer")
 
     def _take_priorities(self) -> None:

@@ -111,23 +111,27 @@ class Store:
         late = self._memory.set_priorities(*(message[name][:count] for name in ("indices", "generations", "errors")))
         self._news.counts["late_priorities"] += late
 
-    def save(self, unreleased: list[int]) -> dict[str, Arrays]:
-        """Pieces of a checkpoint (views, not copies), as if the batches that no learner has learnt from (so many of
-        each) had never been drawn."""
-        news, pending = News(), 0
+    def untold(self, unreleased: list[int]) -> News:
+        """What no learner has counted yet: the news in batches that were not learnt from (so many of each learner's),
+        and what came since."""
+        news = News()
         for told, count in zip(self._told, unreleased, strict=True):
             _keep_last(told, count)
-            pending += count
             for one in told:
                 news.add(one)
         news.add(self._news)
+        return news
+
+    def save(self, unreleased: list[int]) -> dict[str, Arrays]:
+        """Pieces of a checkpoint (views, not copies), as if the batches that no learner has learnt from (so many of
+        each) had never been drawn."""
         counts = {
             "stores": self._stores,
             "inserted": self._pace.inserted,
-            "drawn": self._pace.drawn - pending * self._draws,
+            "drawn": self._pace.drawn - sum(unreleased) * self._draws,
         }
         state = {name: np.array(value, np.int64) for name, value in counts.items()}
-        pieces = {_STATE: {**state, **news.save()}, **self._memory.save()}
+        pieces = {_STATE: {**state, **self.untold(unreleased).save()}, **self._memory.save()}
         return {f"{STORED}{self._index}-{name}": piece for name, piece in pieces.items()}
 
     def saved_ledger(self) -> Arrays:
