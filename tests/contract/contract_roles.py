@@ -110,6 +110,19 @@ def drain_when_told(role: Role, source: Channel) -> RoleGenerator:
     source.release()
 
 
+def release_the_second(role: Role, source: Channel) -> RoleGenerator:
+    """Hold all three slots of a channel, give one back, and look at the others when it has been filled again."""
+    held = []
+    for _ in range(3):
+        held.append((yield from source.claim()))
+    source.release(1)
+    held[1] = yield from source.claim()
+    role.line.send("held", {"numbers": [int(slot["number"]) for slot in held]})
+    source.release(-1)
+    last = yield from source.claim()
+    role.line.send("held", {"numbers": [int(slot["number"]) for slot in (held[0], held[2], last)]})
+
+
 def publish(role: Role, board: Board) -> RoleGenerator:
     """Versions 0, 1 and 2, each when told."""
     buffer = board.layout.allocate()

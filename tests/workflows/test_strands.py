@@ -108,3 +108,9 @@ def test_strands_cut_the_lanes_of_every_actor() -> None:
     assert (lanes.trajectories, lanes.batch_lanes, lanes.strands_per_actor) == (6, 12, 3)
     assert list(lanes.strands_of_actor(1)) == [3, 4, 5]
     assert list(lanes.lanes_of_strand(4)) == [8, 9]
+
+
+def test_a_staleness_bound_is_kept_in_every_strand(tmp_path: Path) -> None:
+    result = train(tmp_path, **{"workflow.trajectories_per_update": 2, "workflow.max_staleness": 2})
+    assert result.staleness.max <= 2
+    assert result.transitions.dropped > 0

@@ -86,8 +86,8 @@ class Channel(Protocol):
         """Reader: as ``try_claim``, but waits."""
         ...
 
-    def release(self) -> None:
-        """Reader: give the oldest claimed slot back to the writer."""
+    def release(self, place: int = 0) -> None:
+        """Reader: give a slot back to the writer, by its place among the claimed ones: the oldest is 0, the newest -1."""
         ...
 
     @property

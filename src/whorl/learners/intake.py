@@ -204,11 +204,12 @@ class FromActors(Intake):
         source.release_refused()
         return count
 
-    def _give_back(self, actor: int) -> None:
-        """An actor's oldest."""
+    def _give_back(self, actor: int, trajectory: Arrays | None = None) -> None:
+        """This one of an actor's; None: the oldest."""
         source = self._sources[actor]
-        source.claimed.popleft()
-        source.channel.release()
+        place = 0 if trajectory is None else next(i for i, one in enumerate(source.claimed) if one is trajectory)
+        del source.claimed[place]
+        source.channel.release(place)
         source.release_refused()
 
 
