@@ -112,15 +112,15 @@ def drain_when_told(role: Role, source: Channel) -> RoleGenerator:
 
 def release_the_second(role: Role, source: Channel) -> RoleGenerator:
     """Hold all three slots of a channel, give one back, and look at the others when it has been filled again."""
-    held = []
-    for _ in range(3):
-        held.append((yield from source.claim()))
+    first = yield from source.claim()
+    second = yield from source.claim()
+    third = yield from source.claim()
     source.release(1)
-    held[1] = yield from source.claim()
-    role.line.send("held", {"numbers": [int(slot["number"]) for slot in held]})
+    second = yield from source.claim()
+    role.line.send("held", {"numbers": [int(slot["number"]) for slot in (first, second, third)]})
     source.release(-1)
-    last = yield from source.claim()
-    role.line.send("held", {"numbers": [int(slot["number"]) for slot in (held[0], held[2], last)]})
+    second = yield from source.claim()
+    role.line.send("held", {"numbers": [int(slot["number"]) for slot in (first, second, third)]})
 
 
 def publish(role: Role, board: Board) -> RoleGenerator:

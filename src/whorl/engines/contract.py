@@ -87,7 +87,7 @@ class Channel(Protocol):
         ...
 
     def release(self, place: int = 0) -> None:
-        """Reader: give a slot back to the writer, by its place among the claimed ones: the oldest is 0, the newest -1."""
+        """Reader: give a claimed slot back to the writer: the oldest (place 0), a later one, the newest (-1)."""
         ...
 
     @property

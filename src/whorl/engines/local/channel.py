@@ -90,6 +90,7 @@ class LocalChannel:
         raise RuntimeError(f"this role writes {self.name} and cannot read it")
 
     def release(self, place: int = 0) -> None:
+        del place
         raise RuntimeError(f"this role writes {self.name} and cannot read it")
 
     @property
