@@ -340,7 +340,8 @@ class Cluster(Protocol):
         ...
 
     def park(self, roles: Iterable[RoleId]) -> None:
-        """Leave these as they are once they have ended, however they end. Asking them to end is the caller's part."""
+        """Leave these as they are once they have ended, however they end; but as long as one of them goes on, those
+        that it is told of the losses of are replaced. Asking them to end is the caller's part."""
         ...
 
     def start(self, roles: Iterable[RoleId]) -> None:
