@@ -33,6 +33,12 @@ def check_size(job: Job, actors: int) -> None:
             f"the run was planned for at most {resources.actors} actors: begin one with --actors {actors} and "
             f'--actors-schedule "0:{resources.actors}" to leave room for more'
         )
+    elif actors < (fewest := workflow.fewest_acting(job)):
+        taken = lanes.learners * lanes.trajectories
+        raise BadInputError(
+            f"{actors} of {resources.actors} actors cannot hold the {taken} trajectories of an update: use at least "
+            f"{fewest}, or begin a run with a smaller workflow.trajectories_per_update"
+        )
 
 
 def check_schedule(job: Job) -> None:

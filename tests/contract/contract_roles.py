@@ -110,6 +110,19 @@ def drain_when_told(role: Role, source: Channel) -> RoleGenerator:
     source.release()
 
 
+def release_the_second(role: Role, source: Channel) -> RoleGenerator:
+    """Hold all three slots of a channel, give one back, and look at the others when it has been filled again."""
+    first = yield from source.claim()
+    second = yield from source.claim()
+    third = yield from source.claim()
+    source.release(1)
+    second = yield from source.claim()
+    role.line.send("held", {"numbers": [int(slot["number"]) for slot in (first, second, third)]})
+    source.release(-1)
+    second = yield from source.claim()
+    role.line.send("held", {"numbers": [int(slot["number"]) for slot in (first, second, third)]})
+
+
 def publish(role: Role, board: Board) -> RoleGenerator:
     """Versions 0, 1 and 2, each when told."""
     buffer = board.layout.allocate()

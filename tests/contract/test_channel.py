@@ -58,6 +58,18 @@ def test_every_hand_over_is_counted_whoever_takes_it(run):
     assert set(counted) <= set(range(2, 6))
 
 
+def test_slots_are_given_back_in_any_order(run):
+    plan = Plan(
+        roles=(
+            RoleSpec(writer_id(0), "contract_roles:count", {"out": "numbers"}),
+            RoleSpec(READER, "contract_roles:release_the_second", {"source": "numbers"}),
+        ),
+        job={"items": 5},
+        channels=(ChannelSpec("numbers", NUMBERS, 3, writer_id(0), (READER,)),),
+    )
+    assert [body["numbers"] for body in run(plan).bodies("held")] == [[0, 3, 2], [0, 4, 2]]
+
+
 def test_a_full_channel_blocks_its_writer_and_a_reserved_slot_stays_reserved(run):
     plan = Plan(
         roles=(

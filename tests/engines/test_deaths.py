@@ -74,6 +74,47 @@ def test_a_killed_actor_is_replaced_within_three_seconds_and_told(launch, record
     assert cluster.restarts == {"actor": 1, "learner": 0}
 
 
+def leaving_actor(launch, recorder) -> tuple[LocalCluster, RoleId]:
+    """An actor that is to leave, and has not yet, with the host of its environment."""
+    host = RoleId("env", 0)
+    plan = Plan(
+        roles=(
+            RoleSpec(host, "engine_roles:serve", notify=(actor(0),)),
+            RoleSpec(actor(0), "engine_roles:serve", notify=(LEARNER,)),
+            RoleSpec(LEARNER, "engine_roles:serve"),
+        ),
+        job={},
+    )
+    cluster = launch(plan)
+    cluster.run(until=lambda: recorder.count("up") == 3, timeout_s=20)
+    cluster.park([host, actor(0)])
+    return cluster, host
+
+
+def test_the_host_of_an_actor_that_leaves_is_replaced_until_the_actor_has_ended(launch, recorder):
+    cluster, host = leaving_actor(launch, recorder)
+    kill(cluster, host)
+    cluster.run(until=lambda: recorder.count("lost") == 1 and recorder.count("up") == 4, timeout_s=20)
+    assert recorder.bodies("lost")[0]["incarnation"] == recorder.bodies("up")[-1]["incarnation"] == 1
+    cluster.send(actor(0), "stop")
+    cluster.run(until=lambda: actor(0) not in cluster.pids, timeout_s=20)
+    kill(cluster, host)
+    cluster.run(until=lambda: False, timeout_s=0.5)
+    assert set(cluster.pids) == {LEARNER}
+    assert cluster.restarts == {"env": 1, "actor": 0, "learner": 0}
+
+
+def test_an_actor_that_is_called_back_finds_its_host_whenever_that_was_lost(launch, recorder):
+    cluster, host = leaving_actor(launch, recorder)
+    cluster.start([host, actor(0)])
+    kill(cluster, host)
+    cluster.run(until=lambda: recorder.count("up") == 4, timeout_s=20)
+    cluster.send(host, "stop")  # as an actor does that ends
+    cluster.send(actor(0), "stop")
+    cluster.run(until=lambda: recorder.count("up") == 6, timeout_s=20)
+    assert set(cluster.pids) == {host, actor(0), LEARNER}
+
+
 def test_all_actors_killed_at_once_come_back_and_no_slot_is_torn(launch, recorder):
     cluster = launch(stream(actors=4))
     cluster.run(until=lambda: recorder.count("metrics") >= 2, timeout_s=20)

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 import whorl
+from made_up_rows import ENV
 from whorl.config.actors_schedule import Change, actors_at, parse_schedule
-from whorl.config.schema import Resources
+from whorl.config.schema import Config, Resources
 from whorl.errors import BadInputError, ConfigError
+from whorl.job import Job
 from whorl.runs.result import Result
 from whorl.trajectory.lanes import LaneMap
+from whorl.workflows.first_come import MOST_SLOTS, slots
 
 SMALL = {"agent.network.hidden": (16,), "agent.rows": 8, "run.checkpoint_every_s": 0.5}
 
@@ -84,6 +87,46 @@ def test_an_actor_that_is_wanted_and_not_wanted_at_once_loses_nothing(tmp_path: 
     transitions = whorl.load(tmp_path / "run").result.transitions
     assert transitions.lost == 0
     assert 0 <= transitions.in_flight < 500
+
+
+@pytest.mark.parametrize(
+    ("workflow", "schedule", "more", "fewest"),
+    [
+        ("async", "", {}, 2),
+        ("seed", "0:8", {}, 2),
+        ("async", "0:8,1000000:1", {}, 1),
+        ("async", "", {"workflow.trajectories_per_update": 21}, 2),
+        ("queue", "", {}, 2),
+        ("queue", "", {"workflow.slots": 3}, 3),
+        ("window", "", {}, 1),
+    ],
+)
+def test_no_fewer_act_than_have_room_for_a_batch(
+    tmp_path: Path, workflow: str, schedule: str, more: dict[str, Any], fewest: int
+) -> None:
+    with whorl.Trainer(
+        "impala",
+        "CartPole-v1",
+        workflow=workflow,
+        engine="inline",
+        actors=8,
+        envs_per_actor=1,
+        actors_schedule=schedule,
+        steps=10**6,
+        run_dir=tmp_path / "run",
+        set={**SMALL, **more},
+    ) as trainer:
+        if fewest > 1:
+            with pytest.raises(BadInputError, match=f"{fewest - 1} of 8 actors cannot hold .* use at least {fewest}"):
+                trainer.resize(fewest - 1)
+        trainer.resize(fewest)
+        trainer.step(20)  # what all had handed over is used up long before
+
+
+def test_a_batch_that_many_slow_environments_fill_needs_no_room_for_few_actors() -> None:
+    """Each has a trajectory of its own, and a quarter of the actors could not hold one of each."""
+    config = Config("impala", None, resources=Resources(actors=8, envs_per_actor=32))
+    assert slots(Job(config, ENV, hosted=True, envs_per_strand=1)) == MOST_SLOTS
 
 
 def test_actors_in_the_midst_of_slow_steps_hand_over_what_they_began(tmp_path: Path) -> None:

@@ -115,3 +115,9 @@ def test_a_choice_by_measuring_is_made_once(tmp_path: Path, slow_step_s: float, 
     """What an update learns from depends on it: a resume must not come to another one."""
     train(tmp_path, **{"env.hosting": "auto", "env.slow_step_s": slow_step_s})
     assert f'hosting = "{chosen}"' in (tmp_path / "run" / "config.toml").read_text()
+
+
+def test_a_staleness_bound_is_kept_in_every_strand(tmp_path: Path) -> None:
+    result = train(tmp_path, **{"workflow.trajectories_per_update": 2, "workflow.max_staleness": 2})
+    assert result.staleness.max <= 2
+    assert result.transitions.dropped > 0

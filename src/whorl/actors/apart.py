@@ -24,6 +24,9 @@ from whorl.types import Array, Arrays, leaves_of
 _NOISE_ROWS = 64
 """Rows whose noise is made at once, for one lane."""
 
+_NEWER_THAN_ANY = np.iinfo(np.int64).max
+"""The version of a row in which no lane has acted."""
+
 Weights = Callable[[], tuple[Arrays, int]]
 """The weights to act with next, and their version."""
 
@@ -94,6 +97,7 @@ class ApartCollector:
         fields = [(field.name, out[field.name]) for field in self._spec.fields]
         filling = _Filling(out, number, observations, fields, len(columns))
         out["number"][0] = number
+        out["version"][:] = _NEWER_THAN_ANY
         out["end/exact"][0] = True
         for name, array in leaves_of(out, "state/").items():
             array[:] = self._state[name][columns.start : columns.stop]
@@ -160,7 +164,7 @@ class ApartCollector:
         filling.out["first"][row, column] = self._rows.first[index]
         filling.out["valid"][row, column] = self._rows.valid[index]
         if row < self._spec.rows:
-            filling.out["version"][row] = version
+            filling.out["version"][row] = min(version, filling.out["version"][row])  # the oldest of any lane
 
     def _store_outcome(self, lane: _Lane) -> None:
         """What the action led to."""

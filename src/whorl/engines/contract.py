@@ -86,8 +86,8 @@ class Channel(Protocol):
         """Reader: as ``try_claim``, but waits."""
         ...
 
-    def release(self) -> None:
-        """Reader: give the oldest claimed slot back to the writer."""
+    def release(self, place: int = 0) -> None:
+        """Reader: give a claimed slot back to the writer: the oldest (place 0), a later one, the newest (-1)."""
         ...
 
     @property
@@ -343,7 +343,8 @@ class Cluster(Protocol):
         ...
 
     def park(self, roles: Iterable[RoleId]) -> None:
-        """Leave these as they are once they have ended, however they end. Asking them to end is the caller's part."""
+        """Leave these as they are once they have ended, however they end; but as long as one of them goes on, those
+        that it is told of the losses of are replaced. Asking them to end is the caller's part."""
         ...
 
     def start(self, roles: Iterable[RoleId]) -> None:

@@ -34,7 +34,7 @@ class AnyOrder(FromActors):
     def _drop(self, actor: int, trajectory: Arrays) -> None:
         self._dropped.append(taken(actor, trajectory))
         self._learner.drop(*named(trajectory))
-        self._give_back(actor)
+        self._give_back(actor, trajectory)
 
     def _record(self, batch: Batch) -> None:
         learner = self._learner
@@ -64,8 +64,8 @@ class FirstCome(AnyOrder):
         super().__init__(role, learner, channels)
         self._needed = learner.job.lane_map.trajectories
         self._bound = learner.job.config.workflow.max_staleness
-        self._order: deque[int] = deque()
-        """The actors of what has arrived, first come first."""
+        self._order: deque[tuple[int, Arrays]] = deque()
+        """What has arrived, with its actor, first come first."""
 
     def claim(self) -> bool:
         """Take what is there, of everybody."""
@@ -76,23 +76,25 @@ class FirstCome(AnyOrder):
 
     def _claim_of(self, actor: int) -> int:
         count = super()._claim_of(actor)
-        self._order.extend([actor] * count)
+        arrived = self._sources[actor].arrived
+        self._order.extend((actor, trajectory) for trajectory in arrived[len(arrived) - count :])
         return count
 
     def _drop_stale(self) -> None:
-        """An actor's oldest comes first, so that whatever is too stale stands in front."""
+        """Wherever it stands: what a slow strand hands over may be staler than what came before it."""
         if self._bound is None:
             return
-        for actor, source in self._sources.items():
-            for trajectory in source.arrived:
-                if self._learner.staleness(trajectory) <= self._bound:
-                    break
+        fresh: deque[tuple[int, Arrays]] = deque()
+        for actor, trajectory in self._order:
+            if self._learner.staleness(trajectory) <= self._bound:
+                fresh.append((actor, trajectory))
+            else:
                 self._drop(actor, trajectory)
-                self._order.remove(actor)
+        self._order = fresh
 
     def batch(self) -> Batch:
         """The first that came."""
-        return self._take([self._order.popleft() for _ in range(self._needed)])
+        return self._take([self._order.popleft()[0] for _ in range(self._needed)])
 
 
 class Scheduled(AnyOrder):

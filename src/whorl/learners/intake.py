@@ -15,7 +15,7 @@ loss is heard of after its replacement was started with all the others: it follo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -43,17 +43,8 @@ class _Source:
     channel: Channel
     incarnation: int = 0
     """Those before it are lost."""
-    claimed: deque[Arrays | None] = field(default_factory=deque)
-    """Oldest first, as they must be released; None: refused."""
-
-    @property
-    def arrived(self) -> list[Arrays]:
-        return [trajectory for trajectory in self.claimed if trajectory is not None]
-
-    def release_refused(self) -> None:
-        while self.claimed and self.claimed[0] is None:
-            self.claimed.popleft()
-            self.channel.release()
+    arrived: list[Arrays] = field(default_factory=list)
+    """Oldest first, as the channel has them."""
 
 
 class Intake(ABC):
@@ -183,19 +174,18 @@ class FromActors(Intake):
             incarnation = int(trajectory["incarnation"][0])
             if incarnation >= source.incarnation:
                 self._handed_over[actor, incarnation] += env_steps_of(trajectory)
-                source.claimed.append(trajectory)
+                source.arrived.append(trajectory)
                 count += 1
             else:
-                source.claimed.append(None)
-        source.release_refused()
+                source.channel.release(-1)
         return count
 
-    def _give_back(self, actor: int) -> None:
-        """An actor's oldest."""
+    def _give_back(self, actor: int, trajectory: Arrays | None = None) -> None:
+        """This one of an actor's; None: the oldest."""
         source = self._sources[actor]
-        source.claimed.popleft()
-        source.channel.release()
-        source.release_refused()
+        place = 0 if trajectory is None else next(i for i, one in enumerate(source.arrived) if one is trajectory)
+        del source.arrived[place]
+        source.channel.release(place)
 
 
 class OneOfEach(FromActors):
@@ -234,4 +224,4 @@ class OneOfEach(FromActors):
     @property
     def awaited(self) -> list[int]:
         """Those of whom none is there."""
-        return [actor for actor, source in self._sources.items() if not source.claimed]
+        return [actor for actor, source in self._sources.items() if not source.arrived]

@@ -44,7 +44,7 @@ class Queues(FromAnybody):
                 continue
             if self._is_stale(trajectory):
                 self._learner.drop(*named(trajectory))
-                self._queues[actor].release()  # none of this queue is held: what was taken before it would be staler
+                self._queues[actor].release(-1)  # itself: of other strands' there may be some that are kept
             else:
                 self._taken.append((actor, trajectory))
             return True

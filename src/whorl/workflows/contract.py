@@ -23,6 +23,10 @@ def _any_agent(config: Config, agent: AgentSpec) -> None:
     del config, agent
 
 
+def _one_for_each_learner(job: Job) -> int:
+    return job.lane_map.learners
+
+
 @dataclass(frozen=True)
 class Workflow:
     """Who acts, who learns, and who waits for whom."""
@@ -44,6 +48,8 @@ class Workflow:
     """Slow environments of an actor may have trajectories of their own, so that none waits for another."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
+    fewest_acting: Callable[[Job], int] = _one_for_each_learner
+    """Actors that must act at the least: fewer have no room for what an update learns from."""
     settings: tuple[str, ...] = PACING
     """Settings below ``workflow.`` that mean something in it; others are refused."""
     settle: Callable[[Config], Config] = _as_it_is

@@ -23,6 +23,7 @@ from whorl.learners.first_come import FirstCome, Scheduled
 from whorl.learners.learner import Learner
 from whorl.learners.loop import learn
 from whorl.learners.schedule import Schedule, check_schedule
+from whorl.trajectory.lanes import LaneMap
 from whorl.workflows.contract import Workflow
 from whorl.workflows.wiring import actors_to_learners
 
@@ -33,17 +34,30 @@ _NEVER = 2**62
 
 def slots(job: Job) -> int:
     """Of each actor, for each of its strands: one that is filled, one that waits for its batch to be complete, one that
-    is learnt from. Where few actors fill a large batch, as many as the batch has of each, and one to go on with."""
-    lanes, resources = job.lane_map, job.config.resources
-    fewest = fewest_actors(resources) if resources.actors_schedule else max(1, lanes.actors // 4)
-    share = -(-lanes.trajectories // max(1, fewest // lanes.learners))
-    needed = max(3 * lanes.strands_per_actor, share + 1)
-    if needed > MOST_SLOTS:
+    is learnt from. Where few actors fill a large batch, as many as the batch has of each, and one to go on with: for a
+    quarter of the actors, or as few as the schedule comes to. Room for fewer would be memory that nobody uses."""
+    lanes = job.lane_map
+    planned = fewest_actors(job.config.resources)
+    few = min(planned, max(lanes.learners, lanes.actors // 4))
+    found = min(MOST_SLOTS, max(3 * lanes.strands_per_actor, 1 + _share(lanes, few)))
+    if found < _share(lanes, planned):
+        fitting = planned // lanes.learners * lanes.learners * MOST_SLOTS
         raise ConfigError(
-            f"an update takes {lanes.trajectories} trajectories of each learner's actors, and {fewest} actors have "
-            f"room for fewer: use more actors, or workflow.trajectories_per_update={fewest * (MOST_SLOTS - 1) // 2}"
+            f"an update takes {lanes.trajectories} trajectories of each learner's actors, and {planned} actors have "
+            f"room for fewer: use more actors, or workflow.trajectories_per_update={fitting}"
         )
-    return needed
+    return found
+
+
+def _share(lanes: LaneMap, acting: int) -> int:
+    """What each of so many actors has to hold of a batch."""
+    return -(-lanes.trajectories // max(1, acting // lanes.learners))
+
+
+def fewest_acting(job: Job) -> int:
+    """Whose slots hold a batch of every learner."""
+    lanes = job.lane_map
+    return lanes.learners * -(-lanes.trajectories // slots(job))
 
 
 def run_actor(
@@ -104,4 +118,5 @@ ASYNC = Workflow(
     in_order=False,
     has_schedule=True,
     has_strands=True,
+    fewest_acting=fewest_acting,
 )

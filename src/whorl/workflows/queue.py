@@ -107,18 +107,23 @@ def plan(job: Job) -> Plan:
 
 def slots(job: Job) -> int:
     """Of each queue. Together they must be able to hold what an update learns from, when few actors act as well."""
-    lanes, resources, given = job.lane_map, job.config.resources, job.config.workflow.slots
-    taken = lanes.learners * lanes.trajectories
-    few = lanes.actors if given else max(1, lanes.actors // 4)
-    fewest = fewest_actors(resources) if resources.actors_schedule else few
-    room = -(-taken // fewest)
+    lanes, given = job.lane_map, job.config.workflow.slots
+    taken, planned = lanes.learners * lanes.trajectories, fewest_actors(job.config.resources)
+    few = min(planned, max(1, lanes.actors // 4))
     wanted = (given or USUAL_SLOTS) * lanes.strands_per_actor
-    found = min(MOST_SLOTS, wanted if given else max(wanted, 1 + room))
+    found = min(MOST_SLOTS, wanted if given else max(wanted, 1 + -(-taken // few)))
+    room = -(-taken // planned)
     if found < room:
-        text = f"{fewest} queues of {found} slots cannot hold the {taken} trajectories of an update: use "
+        text = f"{planned} queues of {found} slots cannot hold the {taken} trajectories of an update: use "
         fitting = f"--set workflow.slots={-(-room // lanes.strands_per_actor)}"
         raise ConfigError(text + (fitting if room <= MOST_SLOTS else "fewer of them, or more actors"))
     return found
+
+
+def fewest_acting(job: Job) -> int:
+    """Whose queues hold what an update learns from."""
+    lanes = job.lane_map
+    return max(lanes.learners, -(-lanes.learners * lanes.trajectories // slots(job)))
 
 
 def settle(config: Config) -> Config:
@@ -141,6 +146,7 @@ QUEUE = Workflow(
     in_order=False,
     has_strands=True,
     even_groups=False,
+    fewest_acting=fewest_acting,
     settings=(*PACING, "slots"),
     settle=settle,
 )

@@ -81,4 +81,5 @@ SEED = Workflow(
     exact=False,
     in_order=False,
     has_strands=True,
+    fewest_acting=first_come.fewest_acting,
 )

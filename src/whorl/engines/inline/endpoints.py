@@ -97,10 +97,11 @@ class InlineChannel:
             yield self._until_filled
         return arrays
 
-    def release(self) -> None:
+    def release(self, place: int = 0) -> None:
         if not self._claimed:
             raise RuntimeError(f"nothing of {self._slots.spec.name} is claimed, so nothing can be released")
-        self._slots.free.append(self._claimed.popleft())
+        self._slots.free.append(self._claimed[place])
+        del self._claimed[place]
         self._slots.unreleased -= 1
 
     @property

@@ -89,7 +89,8 @@ class LocalChannel:
     def claim(self) -> Generator[Wait, None, Arrays]:
         raise RuntimeError(f"this role writes {self.name} and cannot read it")
 
-    def release(self) -> None:
+    def release(self, place: int = 0) -> None:
+        del place
         raise RuntimeError(f"this role writes {self.name} and cannot read it")
 
     @property
@@ -288,10 +289,12 @@ class ChannelReader(LocalChannel):
             yield self._until_filled
         return arrays
 
-    def release(self) -> None:
+    def release(self, place: int = 0) -> None:
         if not self._claimed:
             raise RuntimeError(f"nothing of {self.name} is claimed, so nothing can be released")
-        self._slots.words[_STATES + self._claimed.popleft()] = FREE
+        slot = self._claimed[place]
+        del self._claimed[place]
+        self._slots.words[_STATES + slot] = FREE
         self._wake_writer()
 
     def _wake_writer(self) -> None:

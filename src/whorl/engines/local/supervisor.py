@@ -227,6 +227,9 @@ class LocalCluster:
         for hosted in self._roles.values():
             if hosted.start_at is None or now < hosted.start_at or self._error is not None:
                 continue
+            if hosted.parked and not hosted.joins and not self._is_needed(hosted):
+                self._let_rest(hosted)  # who needed it has ended meanwhile
+                continue
             try:
                 self._fleet.start(hosted)
             except NurseryLostError:
@@ -238,19 +241,31 @@ class LocalCluster:
 
     def park(self, roles: Iterable[RoleId]) -> None:
         """Leave these as they are once they have ended."""
-        for hosted in map(self._roles.__getitem__, roles):
+        leaving = [self._roles[role] for role in roles]
+        for hosted in leaving:
             hosted.parked, hosted.joins = True, False
-            if hosted.start_at is not None:
-                self._tell_of_loss(hosted)
-                hosted.rest()
+        for hosted in leaving:
+            if hosted.start_at is not None and not self._is_needed(hosted):
+                self._let_rest(hosted)
 
     def start(self, roles: Iterable[RoleId]) -> None:
         """Start parked roles, or have them start when they have ended."""
         for hosted in map(self._roles.__getitem__, roles):
-            if hosted.process is not None:
+            if hosted.process is not None or hosted.start_at is not None:
                 hosted.joins = hosted.parked
             elif hosted.parked:
                 self._join(hosted)
+
+    def _is_needed(self, hosted: Hosted) -> bool:
+        """A role that leaves has not ended yet, and goes on with this one until then: an actor with its
+        environments."""
+        told = (self._roles[role] for role in hosted.spec.notify)
+        return any(other.parked and other.process is not None for other in told)
+
+    def _let_rest(self, hosted: Hosted) -> None:
+        """Lost while it left: there is to be none in its place."""
+        self._tell_of_loss(hosted)
+        hosted.rest()
 
     def _join(self, hosted: Hosted) -> None:
         hosted.parked = hosted.joins = False
@@ -264,15 +279,15 @@ class LocalCluster:
         while self._take_frames(hosted, process):
             pass
         cause = self._fleet.remove(hosted, process)
-        if hosted.joins:
+        needed = not hosted.ended and self._is_needed(hosted)
+        if hosted.joins and not needed:
             self._join(hosted)
             return
         if hosted.ended:
             return
-        if hosted.parked:
+        if hosted.parked and not needed:
             hosted.note_loss(cause)
-            self._tell_of_loss(hosted)
-            hosted.rest()
+            self._let_rest(hosted)
             return
         if process.failure is not None and process.failure["final"]:
             self._fail(final_error(process.failure))
@@ -297,7 +312,7 @@ class LocalCluster:
         """The replacement runs (or there is to be none): tell the observer and the roles that want to know."""
         if hosted.loss is None:
             return
-        incarnation = hosted.incarnation + hosted.parked
+        incarnation = hosted.incarnation + (hosted.process is None)
         loss, hosted.loss = {**hosted.loss, "incarnation": incarnation}, None
         if loss["cause"] != JOINED:
             self._observer.on_restart(hosted.id, incarnation, loss["cause"])
