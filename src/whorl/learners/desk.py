@@ -54,6 +54,10 @@ class Desk:
         if self._is_first:
             begins = {"update": self._learner.updates, "untold_env_steps": self._saving.untold_env_steps}
             self._role.line.send("opened", {**begins, "warnings": warnings, **self._learner.summary()})
+            while self._inbox.limit is None:  # nobody acts before the driver has taken down what was collected so far
+                yield Wait((self._role.line.readable,), "the driver's leave to begin")
+                self._inbox.read(self._role.line)
+            self._saving.open_stores()
         update = yield from self._group.broadcast(self._learner.updates)
         if update != self._learner.updates:
             raise CheckpointError(
@@ -105,7 +109,7 @@ class Desk:
 
     @property
     def _may_go_on(self) -> bool:
-        return self._inbox.limit > self._learner.updates
+        return self._inbox.limit is not None and self._inbox.limit > self._learner.updates
 
     def _collect(self, leave_on_wish: bool) -> Generator[Wait, None, bool]:
         """Until the batch is complete, or somebody wants something else. Returns whether it is complete."""

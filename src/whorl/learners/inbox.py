@@ -12,8 +12,8 @@ from whorl.engines.contract import Line, Message, RoleId
 class Inbox:
     """Messages turned into wishes. The learner fulfils them at the next update boundary."""
 
-    limit: int = 0
-    """Updates the run may reach; the first learner waits there for a higher one."""
+    limit: int | None = None
+    """Updates the run may reach; the first learner waits there for a higher one. None: nothing was said yet."""
     stop: bool = False
     save: bool = False
     wants_weights: bool = False

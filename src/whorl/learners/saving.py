@@ -59,9 +59,6 @@ class Saving:
     def load(self) -> list[str]:
         """Go on from the newest checkpoint, where there is one. Returns what the user should be told."""
         checkpoint = load_latest(self._folder, _is_a_learners) if self._learner.stores else load_latest(self._folder)
-        if self._learner.rank == 0:
-            for store in self._learner.stores:
-                self._role.line.send("load", {"checkpoint": str(checkpoint.path) if checkpoint else ""}, to=store)
         if checkpoint is None:
             return []
         warnings = checkpoint.warnings + self._learner.load(checkpoint.arrays, checkpoint.values["state"])
@@ -74,6 +71,11 @@ class Saving:
                 named = {_piece_name(shard, name): piece for name, piece in pieces.items()}
                 self._pieces.loaded(named, checkpoint.path)
         return warnings
+
+    def open_stores(self) -> None:
+        """Have the roles beside the learners load their parts of that checkpoint, and begin."""
+        for store in self._learner.stores:
+            self._role.line.send("load", {"checkpoint": str(self._newest or "")}, to=store)
 
     def save(self, read_inbox: Callable[[], None], *, wait: bool) -> Generator[Wait, None, None]:
         """Save the state at this boundary. With ``wait`` it is on disk, or has failed, when this ends."""
