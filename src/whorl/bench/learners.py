@@ -28,9 +28,8 @@ from whorl.types import Array, Arrays, EnvSpec
 
 UPDATE_S = 0.020
 LEARNERS = (1, 2, 4)
-TRAJECTORIES = 2
-"""Of each learner, for an update."""
-ROWS = 4
+ENVS_PER_ACTOR, ROWS = 8, 4
+"""A trajectory is enough for a learner's share of an update: with few cores, actors should not be in its way."""
 MEASURED_S = 15.0
 
 
@@ -77,12 +76,13 @@ def run(repeats: int, directory: Path) -> Report:
 
 def _measure(agent: str, learners: int, run_dir: Path, seed: int) -> tuple[float, float]:
     """Env steps per second, and the percentage of the learners' time that is waiting."""
-    per_update = TRAJECTORIES * learners * ROWS
+    per_update = learners * ENVS_PER_ACTOR * ROWS
     options: Sequence[str] = (
         *("--workflow", "async", "--engine", "local", "--learners", str(learners)),
-        *("--actors", str(2 * learners), "--envs-per-actor", "1"),
+        *("--actors", str(learners), "--envs-per-actor", str(ENVS_PER_ACTOR)),
         *("--steps", str(int(MEASURED_S / UPDATE_S * per_update))),
-        *("--set", f"agent.rows={ROWS}", "--set", f"workflow.trajectories_per_update={TRAJECTORIES * learners}"),
+        *("--set", f"agent.rows={ROWS}", "--set", f"workflow.trajectories_per_update={learners}"),
+        *("--set", "agent.normalise_rewards=false"),  # an update is one gradient
     )
     timed(train_command(agent, "CartPole-v1", run_dir, seed, *options))
     share = json.loads((run_dir / "result.json").read_text())["time_share"]["learner"]
