@@ -33,4 +33,6 @@ def test_sums_are_bit_for_bit_those_of_adding_in_order(run, size):
         assert body["total"].tobytes() == in_order().tobytes()
         assert body["same"]
         assert body["value"] == 77
+        everybody = (1 << size) - 1
+        assert body["flags"] == [everybody, 0, everybody]
     assert SUMS.views(sums[0]["total"])["count"] == 78

@@ -152,6 +152,10 @@ class Group(Protocol):
         """Member 0's integer, at every member. Nobody goes on before all have come, as at a barrier."""
         ...
 
+    def union(self, flags: int) -> Generator[Wait, None, int]:
+        """The bits that any member brings, at every member; at most 31 of them. A meeting, as ``broadcast``."""
+        ...
+
     def barrier(self) -> Generator[Wait, None, None]: ...
 
 

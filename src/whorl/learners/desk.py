@@ -26,11 +26,15 @@ FIRST_REPORTS = 2
 
 
 class Command(IntFlag):
-    """What the first learner says at a boundary; none of these means: come back to the boundary."""
+    """What the first learner says at a boundary, and any of them; none of these means: come back to the boundary."""
 
     GO_ON = 1
     SAVE = 2
     STOP = 4
+    SAVE_NEXT = 8
+    """After the update that follows: the time for a checkpoint has come."""
+    WISHED = 16
+    """Somebody has heard a wish to save or to stop, and has perhaps not waited for its trajectories."""
 
 
 class Desk:
@@ -44,6 +48,7 @@ class Desk:
         self._inbox = Inbox()
         self._saving = Saving(role, learner, group, self._inbox)
         self._saved_at = time.monotonic()
+        self._saves_next = False
         self._reported_env_steps = 0
         self._updates_here = 0
         self._unreported = 0
@@ -75,18 +80,23 @@ class Desk:
 
     def gather(self) -> Generator[Wait, None, Batch | None]:
         """The trajectories to learn from next, or None when the run is to stop here. Saves when it is time."""
-        # Before the trajectories are waited for: they may take hours, and what was learnt is not to be at risk so long.
-        if (yield from self._group.broadcast(int(self._is_time_to_save()))):
+        if self._saves_next and self._learner.updates > max(0, self._saving.updates):
+            # Before the trajectories are waited for: they may take hours, and what was learnt is not to be at risk so
+            # long. Replays save what learners have not learnt from: all must have given their batches back.
+            yield from self._group.barrier()
             yield from self._save(wait=False)
         while True:
             complete = yield from self._collect(leave_on_wish=True)
-            # Whoever leaves early because of a stop finds here that the first learner has heard of it too: it is told
-            # before the others. Without this it might say go on, and all would wait for slow trajectories.
-            yield from self._group.barrier()
-            self.read_inbox()
             yield from self._await_leave()
-            command = Command((yield from self._group.broadcast(self._command())))
+            command = Command((yield from self._group.union(self._command())))
+            if command & Command.WISHED:
+                # The first learner is told before the others, so that by now it can hear of it, whoever it was. Without
+                # this it might say go on, and all would wait for slow trajectories.
+                self.read_inbox()
+                yield from self._await_leave()
+                command = Command((yield from self._group.union(self._command())))
             asked_for, self._inbox.save = self._inbox.save, False
+            self._saves_next = bool(command & Command.SAVE_NEXT)
             if command & Command.SAVE:
                 yield from self._save(wait=asked_for)
             if asked_for and self._is_first:
@@ -168,20 +178,22 @@ class Desk:
             ending = {"complete": self._learner.done, "save_error": self._saving.error}
             self._role.line.send("finished", {**self._learner.summary(), **ending})
 
-    def _is_time_to_save(self) -> bool:
-        interval_over = time.monotonic() - self._saved_at >= self._learner.job.config.run.checkpoint_every_s
-        return interval_over and self._learner.updates > max(0, self._saving.updates)
-
     def _save(self, wait: bool) -> Generator[Wait, None, None]:
         self._saved_at = time.monotonic()
         yield from self._saving.save(self.read_inbox, wait=wait)
 
     def _command(self) -> int:
-        command = Command(0)
-        if (self._inbox.save or self._inbox.stop) and not self._saving.is_done():
+        """What the first learner has to say; of the others, only whether something was wished for."""
+        wished = self._inbox.save or self._inbox.stop
+        command = Command.WISHED if wished else Command(0)
+        if not self._is_first:
+            return int(command)
+        if wished and not self._saving.is_done():
             command |= Command.SAVE
         if self._inbox.stop:
             command |= Command.STOP
         elif self._may_go_on:
             command |= Command.GO_ON
+        if time.monotonic() - self._saved_at >= self._learner.job.config.run.checkpoint_every_s:
+            command |= Command.SAVE_NEXT
         return int(command)

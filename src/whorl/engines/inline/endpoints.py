@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -213,6 +215,10 @@ class InlineGroup:
 
     def broadcast(self, value: int) -> Generator[Wait, None, int]:
         result: int = yield from self._meet(value, lambda arrived: arrived[0])
+        return result
+
+    def union(self, flags: int) -> Generator[Wait, None, int]:
+        result: int = yield from self._meet(flags, lambda arrived: reduce(or_, arrived.values()))
         return result
 
     def barrier(self) -> Generator[Wait, None, None]:

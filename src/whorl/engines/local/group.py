@@ -7,6 +7,8 @@ other's arrival to go further), so nobody writes rows that somebody still reads,
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -21,7 +23,12 @@ from whorl.types import Array, Layout
 
 def segment_bytes(layout: Layout, members: int, buffers: int) -> int:
     """The size of a group's segment."""
-    return padded(8 * (2 + members)) + 2 * members * buffers * padded(layout.size_bytes)
+    return padded(_word_bytes(members)) + 2 * members * buffers * padded(layout.size_bytes)
+
+
+def _word_bytes(members: int) -> int:
+    """Two broadcast values; each member's last round; its flags, for two parities."""
+    return 8 * (2 + 3 * members)
 
 
 class LocalGroup:
@@ -47,8 +54,10 @@ class LocalGroup:
         self._sent_bytes = layout.size_bytes * buffers
         self._adder = OrderedSum(layout)
         view = map_segment(segment)
-        self._words = words_of(view, 2 + self.size)  # two broadcast values, then each member's last round
-        data = np.frombuffer(view, dtype=np.uint8, offset=padded(8 * (2 + self.size)))
+        words = words_of(view, 2 + 3 * self.size)
+        self._values, self._rounds = words[:2], words[2 : 2 + self.size]
+        self._flags = words[2 + self.size : 2 + 2 * self.size], words[2 + 2 * self.size :]
+        data = np.frombuffer(view, dtype=np.uint8, offset=padded(_word_bytes(self.size)))
         stride, per_parity = padded(layout.size_bytes), self.size * buffers
         self._rows: list[list[Array]] = [
             [data[row * stride : row * stride + layout.size_bytes] for row in range(first, first + per_parity)]
@@ -58,7 +67,7 @@ class LocalGroup:
         self._own_doorbell = doorbells[rank]
         self._others = [doorbell for member, doorbell in enumerate(doorbells) if member != rank]
         self._complete = FdEndpoint(self._own_doorbell, self._all_arrived)
-        self._round = self._words[2 + rank]
+        self._round = self._rounds[rank]
 
     def sum(self, buffers: Sequence[Array]) -> Generator[Wait, None, Array]:
         if len(buffers) != self._buffers:
@@ -76,9 +85,14 @@ class LocalGroup:
 
     def broadcast(self, value: int) -> Generator[Wait, None, int]:
         if self.rank == 0:
-            self._words[(self._round + 1) & 1] = value
+            self._values[(self._round + 1) & 1] = value
         yield from self._meet()
-        return self._words[self._round & 1]
+        return self._values[self._round & 1]
+
+    def union(self, flags: int) -> Generator[Wait, None, int]:
+        self._flags[(self._round + 1) & 1][self.rank] = flags
+        yield from self._meet()
+        return reduce(or_, self._flags[self._round & 1])
 
     def barrier(self) -> Generator[Wait, None, None]:
         yield from self._meet()
@@ -86,17 +100,17 @@ class LocalGroup:
     def _meet(self) -> Generator[Wait, None, None]:
         fence()
         self._round += 1
-        self._words[2 + self.rank] = self._round
+        self._rounds[self.rank] = self._round
         ring(self._others)
         while not self._all_arrived():
             yield waits.all_members(self._complete, self.name, tuple(self._missing()))
         fence()
 
     def _missing(self) -> list[RoleId]:
-        return [who for who, round_ in zip(self._members, self._words[2:], strict=True) if round_ < self._round]
+        return [who for who, round_ in zip(self._members, self._rounds, strict=True) if round_ < self._round]
 
     def _all_arrived(self) -> bool:
-        if min(self._words[2:]) >= self._round:
+        if min(self._rounds) >= self._round:
             return True
         silence(self._own_doorbell)  # before the second look, so that no wake-up is lost between
-        return min(self._words[2:]) >= self._round
+        return min(self._rounds) >= self._round
