@@ -213,7 +213,7 @@ def brought(number: int) -> np.ndarray:
 
 
 def add(role: Role, group: Group) -> RoleGenerator:
-    """Sum the same 12 buffers, however many members share them, again and again; then broadcast, a barrier and a union."""
+    """Sum the same 12 buffers, however many members share them, again and again; then the other meetings."""
     per_member = 12 // group.size
     totals = []
     for _ in range(5):
@@ -221,7 +221,9 @@ def add(role: Role, group: Group) -> RoleGenerator:
         totals.append((yield from group.sum(mine)).copy())
     yield from group.barrier()
     value = yield from group.broadcast(77 if group.rank == 0 else -1)
-    flags = [(yield from group.union(bits << group.rank)) for bits in (1, 0, 1)]
+    flags = []
+    for bits in (1, 0, 1):
+        flags.append((yield from group.union(bits << group.rank)))
     same = all(np.array_equal(total, totals[0]) for total in totals)
     role.line.send("sum", {"rank": group.rank, "total": totals[0], "same": same, "value": value, "flags": flags})
 
