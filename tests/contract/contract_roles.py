@@ -223,7 +223,7 @@ def add(role: Role, group: Group) -> RoleGenerator:
     value = yield from group.broadcast(77 if group.rank == 0 else -1)
     flags = []
     for bits in (1, 0, 1):
-        flags.append((yield from group.union(bits << group.rank)))
+        flags.append((yield from group.union(bits << group.rank)))  # noqa: PERF401
     same = all(np.array_equal(total, totals[0]) for total in totals)
     role.line.send("sum", {"rank": group.rank, "total": totals[0], "same": same, "value": value, "flags": flags})
 

@@ -214,7 +214,8 @@ class ChannelReader(LocalChannel):
         self._segment = segment
         self._backlog: deque[tuple[int, int]] = deque()
         self._claimed: deque[int] = deque()
-        self._readable = FdEndpoint(tickets.fileno(), self._can_read)
+        self._states = self._slots.words[_STATES : _STATES + slots]
+        self._readable = FdEndpoint(tickets.fileno(), self._can_read, self._is_worth_asking if alone else None)
         self._until_filled = waits.filled_slot(self._readable, name, writer)
         if incarnation > 0:
             self._mend()
@@ -264,6 +265,10 @@ class ChannelReader(LocalChannel):
                 return slot, sequence
         return self._receive_ticket()
 
+    def _is_worth_asking(self) -> bool:
+        """Slots are marked before their tickets are sent: while none is, there is none in the socket that is good."""
+        return bool(self._backlog) or FILLED in self._states
+
     def _can_read(self) -> bool:
         if self._backlog:
             return True
@@ -275,6 +280,8 @@ class ChannelReader(LocalChannel):
         return ticket is not None
 
     def try_claim(self) -> Arrays | None:
+        if self._alone and not self._is_worth_asking():
+            return None
         with self._exclusive():
             ticket = self._next_ticket()
             if ticket is None:

@@ -37,7 +37,7 @@ class RoleLoop:
             wait = next(generator)
             while True:
                 for endpoint in wait.endpoints:
-                    if endpoint.ready():
+                    if getattr(endpoint, "glance", endpoint.ready)() and endpoint.ready():
                         break
                 else:
                     if not self._sleep(wait):
@@ -78,13 +78,13 @@ class RoleLoop:
         line = self._line.frames
         while True:
             poller.modify(line.fileno(), select.POLLIN | (select.POLLOUT if line.outgoing_bytes else 0))
-            poller.poll(max(0.0, min(expiry, overdue_at) - now) * 1000 + 1)
+            fired = {fd for fd, _ in poller.poll(max(0.0, min(expiry, overdue_at) - now) * 1000 + 1)}
             self._line.pump()
             line.flush()
             if line.hung_up:
                 self.dismiss()
             for endpoint in wait.endpoints:
-                if endpoint.ready():
+                if endpoint.fd in fired and endpoint.ready():  # type: ignore[attr-defined]  # as `_poller` has seen
                     return True
             now = time.monotonic()
             if now >= expiry:

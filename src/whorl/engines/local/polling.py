@@ -8,13 +8,17 @@ from collections.abc import Callable
 
 
 class FdEndpoint:
-    """Ready when a function says so; a sleeper is woken by the descriptor. The function drains stale wake-ups."""
+    """Ready when a function says so; a sleeper is woken by the descriptor. The function drains stale wake-ups.
 
-    __slots__ = ("_poll", "fd", "ready")
+    ``glance``, where it is given, is much cheaper to ask: if that is not so, ``ready`` cannot be. It drains nothing, so
+    that who was woken by the descriptor must ask ``ready``."""
 
-    def __init__(self, fd: int, ready: Callable[[], bool]) -> None:
+    __slots__ = ("_poll", "fd", "glance", "ready")
+
+    def __init__(self, fd: int, ready: Callable[[], bool], glance: Callable[[], bool] | None = None) -> None:
         self.fd = fd
         self.ready = ready
+        self.glance = glance or ready
         self._poll: select.poll | None = None
 
     def poll_now(self) -> bool:
