@@ -34,7 +34,7 @@ FEWEST_KILLS_TO_JUDGE = 10
 
 
 def soak(run_dir: Path, workflow: str, kills: int) -> None:
-    """Kill actors as soon as they are up, ``kills`` times, then stop the run."""
+    """Kill whichever actor is up, ``kills`` times, then stop the run."""
     chance = random.Random(1)
     settings = [*SETTINGS, *(REPLAY if workflow == "replay" else ())]
     options = [word for setting in settings for word in ("--set", setting)]
@@ -44,8 +44,9 @@ def soak(run_dir: Path, workflow: str, kills: int) -> None:
         driver = psutil.Process(command.pid)
         descriptors = memory = 0
         for number in range(kills):
+            actors = until(lambda: [pid for name, pid in command.roles().items() if name[:6] == "actor-"], "an actor")
             with contextlib.suppress(ProcessLookupError):
-                os.kill(command.role(f"actor-{chance.randrange(3)}"), signal.SIGKILL)
+                os.kill(chance.choice(actors), signal.SIGKILL)
             time.sleep(chance.uniform(0.0, 0.15))
             if number == FEWEST_KILLS_TO_JUDGE:
                 descriptors, memory = driver.num_fds(), driver.memory_info().rss
