@@ -29,6 +29,19 @@ TRAIN = ("train", "ppo", "CartPole-v1")
 
 TIME_LIMIT_S = 60.0
 
+AGENTS = {
+    "sync": "ppo",
+    "overlap": "ppo",
+    "async": "impala",
+    "window": "impala",
+    "queue": "impala",
+    "seed": "impala",
+    "replay": "apex",
+    "gradients": "a3c",
+    "allreduce": "ddppo",
+}
+"""Every workflow, and who runs in it."""
+
 
 def also_long(*choices: object) -> list[Any]:
     """Parameters for `make verify` only: more of the same kind, a few seconds each."""

@@ -17,17 +17,9 @@ from typing import Any
 
 import psutil
 import pytest
-from running import Command, kwargs_of_env, result_of, saved, until, whorl
+from running import AGENTS, Command, kwargs_of_env, result_of, saved, until, whorl
 
-AGENTS = {
-    "async": "impala",
-    "window": "impala",
-    "queue": "impala",
-    "seed": "impala",
-    "replay": "apex",
-    "gradients": "a3c",
-    "allreduce": "ddppo",
-}
+WORKFLOWS = [workflow for workflow in AGENTS if workflow not in ("sync", "overlap")]
 REPLAY = ("agent.learning_starts=100", "agent.batch_size=16", "agent.gradient_steps=1", "agent.replay.capacity=5000")
 FOR_EVER = 1_000_000_000
 SHORT = 1500
@@ -234,7 +226,7 @@ IMPOSSIBLE = {(one_actor_is_slow, "allreduce")}
 
 def cases() -> Iterator[Any]:
     for fault, quick in FAULTS.items():
-        for workflow in AGENTS:
+        for workflow in WORKFLOWS:
             if (fault, workflow) not in IMPOSSIBLE:
                 marks = () if workflow == quick else (pytest.mark.verify,)
                 yield pytest.param(fault, workflow, marks=marks, id=f"{fault.__name__}-{workflow}")

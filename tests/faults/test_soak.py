@@ -14,19 +14,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from running import Command, result_of, until
+from running import AGENTS, Command, result_of, until
 
-AGENTS = {
-    "sync": "ppo",
-    "overlap": "ppo",
-    "async": "impala",
-    "window": "impala",
-    "queue": "impala",
-    "seed": "impala",
-    "replay": "apex",
-    "gradients": "a3c",
-}
-"""A workflow and who runs in it. (``allreduce`` has no actors; of lost learners, which restart all, others speak.)"""
+WORKFLOWS = [workflow for workflow in AGENTS if workflow != "allreduce"]
+"""``allreduce`` has no actors; of lost learners, which restart all, others speak."""
 REPLAY = ("agent.learning_starts=200", "agent.batch_size=32", "agent.gradient_steps=2", "agent.replay.capacity=5000")
 LIMITS = ("engine.max_restarts=100000", "engine.max_restarts_without_progress=1000")
 SETTINGS = ("agent.rows=8", *LIMITS, "run.checkpoint_every_s=5", "run.steps=1000000000")
@@ -67,12 +58,12 @@ def soak(run_dir: Path, workflow: str, kills: int) -> None:
     assert result["restarts"]["learner"] == 0
 
 
-@pytest.mark.parametrize("workflow", AGENTS)
+@pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_kill_after_kill_in_every_workflow(run_dir: Path, workflow: str) -> None:
     soak(run_dir, workflow, 25)
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("workflow", AGENTS)
+@pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_kill_after_kill_for_long(run_dir: Path, workflow: str) -> None:
     soak(run_dir, workflow, 125)

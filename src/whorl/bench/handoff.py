@@ -99,13 +99,15 @@ def pipe_wake_up_us(size_bytes: int, repeats: int = 200) -> float:
     os.close(times)
     child = os.fork()
     if not child:
-        took_ns = []
-        for _ in range(repeats):
-            os.read(pipe[0], 1)
-            took_ns.append(time.monotonic_ns() - int(written_ns[0]))
-            os.write(back[1], b".")
-        os.write(back[1], str(median(took_ns) / 1e3).encode())
-        os._exit(0)
+        try:
+            took_ns = []
+            for _ in range(repeats):
+                os.read(pipe[0], 1)
+                took_ns.append(time.monotonic_ns() - int(written_ns[0]))
+                os.write(back[1], b".")
+            os.write(back[1], str(median(took_ns) / 1e3).encode())
+        finally:
+            os._exit(0)
     payload = _payloads(2, size_bytes)
     for _ in range(repeats):
         np.copyto(payload[0], payload[1])

@@ -150,13 +150,14 @@ def work_of(kind: Kind, agent: str, run_dir: Path, seed: int) -> dict[str, float
     options = [*options_of(kind, agent, MEASURED_S), "--workflow", "sync", "--engine", "inline", "--actors", str(CORES)]
     folders = [run_dir / str(copy) for copy in range(CORES)]
     runs = [start(train_command(agent, kind.env, folder, seed, *options)) for folder in folders]
-    watched = [list(watch(run, folder / "metrics.jsonl")) for run, folder in zip(runs, folders, strict=True)]
-    for process in runs:
-        process.terminate()  # it saves and says what it did
-    for process in runs:
-        process.wait(RUN_TIMEOUT_S)
-    (begin, _, cpu_s), (end, _, last_cpu_s) = watched[0][0], watched[0][-1]
-    on_a_core = min(1.0, (last_cpu_s - cpu_s) / (end - begin))  # phases are told in time, not in CPU time
+    try:
+        watched = [list(watch(run, folder / "metrics.jsonl")) for run, folder in zip(runs, folders, strict=True)]
+    finally:
+        complaints = end(runs)
+    if len(watched[0]) < FEWEST_SAMPLES:
+        raise WhorlError(f"the work of {agent} on {kind.name} could not be measured: {complaints[0]}")
+    (begun, _, cpu_s), (ended, _, last_cpu_s) = watched[0][0], watched[0][-1]
+    on_a_core = min(1.0, (last_cpu_s - cpu_s) / (ended - begun))  # phases are told in time, not in CPU time
     phases = [phases_of(folder) for folder in folders]
     return {part: on_a_core * float(np.mean([of[part] for of in phases])) for part in phases[0]}
 
@@ -180,13 +181,12 @@ def measure(kind: Kind, workflow: str, agent: str, run_dir: Path, seed: int) -> 
     try:
         samples = list(watch(process, run_dir / "metrics.jsonl"))
     finally:
-        process.terminate()
-        _, complaint = process.communicate(timeout=RUN_TIMEOUT_S)
+        (complaint,) = end([process])
     if len(samples) < FEWEST_SAMPLES:
-        raise WhorlError(f"{workflow} on {kind.name} could not be measured: {complaint.decode().strip()}")
-    (begin, steps, cpu_s), (end, last_steps, last_cpu_s) = samples[0], samples[-1]
+        raise WhorlError(f"{workflow} on {kind.name} could not be measured: {complaint}")
+    (begun, steps, cpu_s), (ended, last_steps, last_cpu_s) = samples[0], samples[-1]
     taken = last_steps - steps
-    return Steady(taken / (end - begin), (last_cpu_s - cpu_s) / taken)
+    return Steady(taken / (ended - begun), (last_cpu_s - cpu_s) / taken)
 
 
 def start(command: list[str]) -> subprocess.Popen[bytes]:
@@ -194,6 +194,13 @@ def start(command: list[str]) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen([*command, "--quiet"], env=environment, **quiet)
+
+
+def end(runs: list[subprocess.Popen[bytes]]) -> list[str]:
+    """Have them save, say what they did and end; what each had to complain of."""
+    for process in runs:
+        process.terminate()
+    return [process.communicate(timeout=RUN_TIMEOUT_S)[1].decode().strip() for process in runs]
 
 
 def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[tuple[float, int, float]]:

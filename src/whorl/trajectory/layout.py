@@ -5,7 +5,7 @@ number          [1]            which trajectory of its strand this is
 incarnation     [1]            of the actor that collected it
 env_steps       [1]            taken in it
 handed_over     [1]            env steps that its actor has handed over by its end, and the lost ones before that actor
-took_s          [1]            seconds it took
+took_s          [1]            seconds it took, where all lanes of an actor fill it together
 finished_at     [1]            seconds since the epoch when it was complete
 version         [T]            the weights' version each row was acted with
 first, valid    [T + tail, B]
