@@ -216,9 +216,13 @@ def add(role: Role, group: Group) -> RoleGenerator:
     """Sum the same 12 buffers, however many members share them, again and again; then the other meetings."""
     per_member = 12 // group.size
     totals = []
-    for _ in range(5):
+    for number in range(5):
         mine = [brought(group.rank * per_member + offset) for offset in range(per_member)]
-        totals.append((yield from group.sum(mine)).copy())
+        if number % 2:
+            group.bring(mine)
+            totals.append((yield from group.total()).copy())
+        else:
+            totals.append((yield from group.sum(mine)).copy())
     yield from group.barrier()
     value = yield from group.broadcast(77 if group.rank == 0 else -1)
     flags = []

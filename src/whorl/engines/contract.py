@@ -148,6 +148,15 @@ class Group(Protocol):
         It is the caller's to read until its next ``sum``."""
         ...
 
+    def bring(self, buffers: Sequence[Array]) -> None:
+        """The first half of ``sum``, which waits for nobody: something else can be done until ``total``, but no other
+        meeting of this group, and the buffers stay as they are."""
+        ...
+
+    def total(self) -> Generator[Wait, None, Array]:
+        """The second half of ``sum``."""
+        ...
+
     def broadcast(self, value: int) -> Generator[Wait, None, int]:
         """Member 0's integer, at every member. Nobody goes on before all have come, as at a barrier."""
         ...

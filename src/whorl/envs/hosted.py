@@ -98,9 +98,9 @@ def run_host(
     lane.bind(block.targets(0))
     try:
         while True:
-            command = {name: array.copy() for name, array in (yield from commands.claim()).items()}
-            commands.release()
+            command = yield from commands.claim()
             if int(command["incarnation"]) not in (incarnation, ANY_INCARNATION):
+                commands.release()
                 continue
             if int(command["kind"]) == CLOSE:
                 return
@@ -112,10 +112,12 @@ def run_host(
             answer = yield from answers.reserve()
             answer["incarnation"][...] = incarnation
             answer["number"][...] = command["number"]
+            commands.release()
             answer["status"][...] = status
             answer["faults"][...] = lane.fault_count
             answer["reward"][...], answer["terminated"][...], answer["truncated"][...] = ends
-            write_text(answer["message"], message)
+            if message or status != DONE:
+                write_text(answer["message"], message)
             for name, leaf in block.rows.observation.items():
                 answer[f"obs/{name}"][...] = leaf[0]
             write_snapshot(answer, lane.snapshot() if status == DONE else None)

@@ -221,9 +221,8 @@ class HostedLanes:
             if not line.lane.is_answered_by(answer):
                 line.answers.release()
                 continue
-            copied = {name: array.copy() for name, array in answer.items()}
-            line.answers.release()
-            line.command = self._advance(line, lambda talk, copied=copied: talk.send(copied))  # type: ignore[misc]
+            line.command = self._advance(line, lambda talk, answer=answer: talk.send(answer))  # type: ignore[misc]
+            line.answers.release()  # a conversation keeps what it needs before it goes on
         return True
 
     def _try_send(self, line: _Line) -> bool:

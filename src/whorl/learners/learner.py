@@ -147,11 +147,15 @@ class Learner:
         progress = Progress(self.updates, self.env_steps, self.job.config.run.steps)  # 0 at the first update
         now = time.time()
         self.measured({"age_s": sum(now - float(one["finished_at"][0]) for _, one in batch) / len(batch)})
-        yield from self._accept(batch, tally)
+        self._tally_buffer[:] = 0
+        self._tell(batch, self._tally_views)
+        tally.bring([self._tally_buffer])  # what the others tell comes in meanwhile
         if self._previous_weights is not None:
             self._previous_weights[:] = self.learning.weights()
         yield from self.learn([trajectory for _, trajectory in batch], progress, contributions)
         self._measured.add(self.learning.finish())
+        total = yield from tally.total()
+        self._heard(self._tally_views if total is self._tally_buffer else self._tally.views(total))
         self.updates += 1
         self._clock.enter("other")
 
@@ -206,15 +210,8 @@ class Learner:
         """Updates since the oldest weights that it was collected with."""
         return self.updates - int(trajectory["version"].min())
 
-    def _accept(self, batch: Batch, tally: Group) -> Generator[Wait, None, None]:
-        """Move the ledgers on, and exchange counts and finished episodes."""
-        self._tally_buffer[:] = 0
-        self._tell(batch, self._tally_views)
-        total = yield from tally.sum([self._tally_buffer])
-        self._heard(self._tally_views if total is self._tally_buffer else self._tally.views(total))
-
     def _tell(self, batch: Batch, mine: Arrays) -> None:
-        """Everything that the others should know of this learner's part."""
+        """Move the ledgers on, and write down what the others should know of this learner's part."""
         mine["dropped"][0], self._dropped_here = self._dropped_here, 0
         mine["abandoned"][0], self._abandoned_here = self._abandoned_here, 0
         width = self.job.lane_map.envs_per_strand

@@ -197,20 +197,32 @@ class InlineGroup:
         self._meeting = meeting
         self._clock = clock
         self._round = 0
+        self._alone: Array | None = None
         self._complete = When(lambda: meeting.rounds_done >= self._round)
 
     def sum(self, buffers: Sequence[Array]) -> Generator[Wait, None, Array]:
+        self.bring(buffers)
+        return (yield from self.total())
+
+    def bring(self, buffers: Sequence[Array]) -> None:
         spec, adder = self._meeting.spec, self._meeting.adder
         if len(buffers) != spec.buffers:
             raise ValueError(f"{spec.name} takes {spec.buffers} buffers of each member, got {len(buffers)}")
         if self.size == len(buffers) == 1:
-            return adder.raw(buffers[0])  # the sum of one is itself
+            self._alone = adder.raw(buffers[0])  # the sum of one is itself
+            return
         self._clock.bytes_sent += spec.layout.size_bytes * spec.buffers * (self.size > 1)
 
         def add(arrived: dict[int, Any]) -> Array:
             return adder.total([row for rank in range(self.size) for row in arrived[rank]])
 
-        total: Array = yield from self._meet([adder.runs(buffer) for buffer in buffers], add)
+        self._arrive([adder.runs(buffer) for buffer in buffers], add)
+
+    def total(self) -> Generator[Wait, None, Array]:
+        if self._alone is not None:
+            alone, self._alone = self._alone, None
+            return alone
+        total: Array = yield from self._await_all()
         return total.copy() if self.size > 1 else total  # each member may change its own
 
     def broadcast(self, value: int) -> Generator[Wait, None, int]:
@@ -225,15 +237,21 @@ class InlineGroup:
         yield from self._meet(None, lambda _: None)
 
     def _meet(self, brought: Any, work: Callable[[dict[int, Any]], Any]) -> Generator[Wait, None, Any]:
+        self._arrive(brought, work)
+        return (yield from self._await_all())
+
+    def _arrive(self, brought: Any, work: Callable[[dict[int, Any]], Any]) -> None:
+        """Who comes last does the work."""
         meeting = self._meeting
-        if self.size == 1:
-            return work({0: brought})
         self._round += 1
         meeting.arrived[self.rank] = brought
         if len(meeting.arrived) == self.size:
             meeting.result = work(meeting.arrived)
             meeting.arrived = {}
             meeting.rounds_done = self._round
+
+    def _await_all(self) -> Generator[Wait, None, Any]:
+        meeting = self._meeting
         while meeting.rounds_done < self._round:
             missing = (who for rank, who in enumerate(meeting.spec.members) if rank not in meeting.arrived)
             yield waits.all_members(self._complete, meeting.spec.name, tuple(missing))

@@ -2,7 +2,7 @@
 
 Each slot has a state word (FREE -> WRITING -> FILLED -> CLAIMED -> FREE), which is the truth about who may touch it. A
 message on a SEQPACKET socket is the ticket to a filled slot: the kernel gives each ticket to exactly one reader, in
-order, and wakes it. Messages the other way only wake the writer.
+order, and wakes it. Messages the other way only wake the writer, and are sent only when its word says that it waits.
 
 Any process may be killed between any two lines here. The supervisor keeps every descriptor, so filled slots outlive
 their writer; the next incarnation mends what was left half done:
@@ -25,7 +25,7 @@ import numpy as np
 
 from whorl.engines import waits
 from whorl.engines.contract import Endpoint, RoleId, Wait
-from whorl.engines.local.memory import map_segment, padded, words_of
+from whorl.engines.local.memory import fence, map_segment, padded, words_of
 from whorl.engines.local.polling import FdEndpoint
 from whorl.engines.local.status import StatusClock
 from whorl.types import Arrays, Layout
@@ -33,12 +33,12 @@ from whorl.types import Arrays, Layout
 MAX_SLOTS = 128  # so many tickets always fit in a socket's buffer
 FREE, WRITING, FILLED, CLAIMED = 0, 1, 2, 3  # CLAIMED + reader's rank: who has it
 _TICKET = struct.Struct("=2q")
-_SENT, _STATES = 0, 1
+_SENT, _WAITS, _STATES = 0, 1, 2
 
 
 def segment_bytes(layout: Layout, slots: int) -> int:
     """The size of a channel's segment."""
-    return padded(8 * (1 + 2 * slots)) + slots * padded(layout.size_bytes)
+    return padded(8 * (_STATES + 2 * slots)) + slots * padded(layout.size_bytes)
 
 
 class _Slots:
@@ -46,9 +46,9 @@ class _Slots:
 
     def __init__(self, descriptor: int, layout: Layout, slots: int) -> None:
         view = map_segment(descriptor)
-        self.words = words_of(view, 1 + 2 * slots)
+        self.words = words_of(view, _STATES + 2 * slots)
         self.count = slots
-        data = np.frombuffer(view, dtype=np.uint8, offset=padded(8 * (1 + 2 * slots)))
+        data = np.frombuffer(view, dtype=np.uint8, offset=padded(8 * (_STATES + 2 * slots)))
         stride = padded(layout.size_bytes)
         self.arrays: list[Arrays] = [
             layout.views(data[slot * stride : slot * stride + layout.size_bytes]) for slot in range(slots)
@@ -161,7 +161,9 @@ class ChannelWriter(LocalChannel):
     def _can_write(self) -> bool:
         if self._reserved is not None or self._free_slot() is not None:
             return True
-        _drain(self._tickets)  # before the second look, so that no wake-up is lost between
+        _drain(self._tickets)
+        self._slots.words[_WAITS] = 1
+        fence()  # before the second look, so that no wake-up is lost between
         return self._free_slot() is not None
 
     def reserve(self) -> Generator[Wait, None, Arrays]:
@@ -171,6 +173,7 @@ class ChannelWriter(LocalChannel):
             slot = self._free_slot()
             assert slot is not None, "only the writer takes free slots"
             self._slots.words[_STATES + slot] = WRITING
+            self._slots.words[_WAITS] = 0
             self._reserved = slot
             self._next = (slot + 1) % self._slots.count
         return self._slots.arrays[self._reserved]
@@ -305,6 +308,9 @@ class ChannelReader(LocalChannel):
         self._wake_writer()
 
     def _wake_writer(self) -> None:
+        fence()  # the slot is free before the writer's word is read
+        if not self._slots.words[_WAITS]:
+            return
         try:
             self._tickets.send(b"\0")
         except BlockingIOError:

@@ -68,20 +68,31 @@ class LocalGroup:
         self._others = [doorbell for member, doorbell in enumerate(doorbells) if member != rank]
         self._complete = FdEndpoint(self._own_doorbell, self._all_arrived)
         self._round = self._rounds[rank]
+        self._brought: Sequence[Array] = ()
 
     def sum(self, buffers: Sequence[Array]) -> Generator[Wait, None, Array]:
+        self.bring(buffers)
+        return (yield from self.total())
+
+    def bring(self, buffers: Sequence[Array]) -> None:
         if len(buffers) != self._buffers:
             raise ValueError(f"{self.name} takes {self._buffers} buffers of each member, got {len(buffers)}")
-        if self.size == len(buffers) == 1:
-            return self._adder.raw(buffers[0])  # the sum of one is itself
         if self.size == 1:
-            return self._adder.total([self._adder.runs(buffer) for buffer in buffers])
+            self._brought = buffers
+            return
         parity = (self._round + 1) & 1
         for offset, buffer in enumerate(buffers):
             np.copyto(self._rows[parity][self.rank * self._buffers + offset], self._adder.raw(buffer))
         self._clock.count_sent(self._sent_bytes)
-        yield from self._meet()
-        return self._adder.total(self._runs[parity])
+        self._arrive()
+
+    def total(self) -> Generator[Wait, None, Array]:
+        if self.size == 1:
+            mine = self._brought
+            # The sum of one is itself.
+            return self._adder.raw(mine[0]) if len(mine) == 1 else self._adder.total(list(map(self._adder.runs, mine)))
+        yield from self._await_all()
+        return self._adder.total(self._runs[self._round & 1])
 
     def broadcast(self, value: int) -> Generator[Wait, None, int]:
         if self.rank == 0:
@@ -98,10 +109,16 @@ class LocalGroup:
         yield from self._meet()
 
     def _meet(self) -> Generator[Wait, None, None]:
+        self._arrive()
+        yield from self._await_all()
+
+    def _arrive(self) -> None:
         fence()
         self._round += 1
         self._rounds[self.rank] = self._round
         ring(self._others)
+
+    def _await_all(self) -> Generator[Wait, None, None]:
         while not self._all_arrived():
             yield waits.all_members(self._complete, self.name, tuple(self._missing()))
         fence()

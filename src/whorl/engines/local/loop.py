@@ -79,10 +79,11 @@ class RoleLoop:
         while True:
             poller.modify(line.fileno(), select.POLLIN | (select.POLLOUT if line.outgoing_bytes else 0))
             fired = {fd for fd, _ in poller.poll(max(0.0, min(expiry, overdue_at) - now) * 1000 + 1)}
-            self._line.pump()
-            line.flush()
-            if line.hung_up:
-                self.dismiss()
+            if line.fileno() in fired:
+                self._line.pump()
+                line.flush()
+                if line.hung_up:
+                    self.dismiss()
             for endpoint in wait.endpoints:
                 if endpoint.fd in fired and endpoint.ready():  # type: ignore[attr-defined]  # as `_poller` has seen
                     return True

@@ -14,7 +14,8 @@ from whorl.envs.library.around import Around, StepResult, one_of
 DISTRIBUTIONS = ("constant", "normal", "lognormal", "exponential", "mixture")
 SLOW_SHARE = 0.1
 """Share of long steps in a mixture."""
-_SPIN_S = 0.0001  # the operating system wakes a sleeper up this much late; the last bit is waited for awake
+MIN_LATE_S, MAX_LATE_S = 0.00005, 0.001
+"""How late a sleeper may be expected to wake up."""
 
 
 class Slow(Around):
@@ -49,6 +50,7 @@ class Slow(Around):
         self._distribution = one_of("distribution", distribution, DISTRIBUTIONS)
         self._spins = one_of("work", work, ("sleep", "spin")) == "spin"
         self._mean_s, self._cv = float(step_time_s), float(cv)
+        self._alarm = Alarm()
         self._histogram = read_histogram(histogram) if histogram is not None else None
         super().__init__(env, **kwargs)
 
@@ -56,7 +58,10 @@ class Slow(Around):
         """Step what is wrapped, then wait until the drawn duration is over."""
         end_s = time.perf_counter() + self.draw_duration()
         result = super().step(action)
-        wait_until(end_s, self._spins)
+        if self._spins:
+            spin_until(end_s)
+        else:
+            self._alarm.wait_until(end_s)
         return result
 
     def draw_duration(self) -> float:
@@ -78,11 +83,27 @@ class Slow(Around):
         return mean
 
 
-def wait_until(end_s: float, spins: bool) -> None:
-    """Return at ``end_s`` of the performance counter: asleep but for the last 0.1 ms, or awake all the time."""
-    while (left_s := end_s - time.perf_counter()) > 0:
-        if not spins and left_s > _SPIN_S:
-            time.sleep(left_s - _SPIN_S)
+class Alarm:
+    """Waits asleep, but for the last moments: the operating system wakes a sleeper up late, about as late each time."""
+
+    def __init__(self) -> None:
+        self._late_s = MIN_LATE_S
+
+    def wait_until(self, end_s: float) -> None:
+        """Return at ``end_s`` of the performance counter."""
+        wake_s = end_s - self._late_s
+        left_s = wake_s - time.perf_counter()
+        if left_s > 0:
+            time.sleep(left_s)
+            late_s = time.perf_counter() - wake_s
+            self._late_s = min(MAX_LATE_S, max(MIN_LATE_S, self._late_s + (late_s - self._late_s) / 8))
+        spin_until(end_s)
+
+
+def spin_until(end_s: float) -> None:
+    """Return at ``end_s`` of the performance counter, awake all the time."""
+    while time.perf_counter() < end_s:
+        pass
 
 
 def read_histogram(path: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
