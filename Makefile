@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PIP_ARGS ?=
+TEST_JOBS ?= 2
 VERIFY_ARGS ?=
 BENCH_ARGS ?=
 
@@ -47,7 +48,7 @@ check: install ## Lint, format, types, layering, documentation (what CI runs bef
 	@$(BIN)/python tools/check_docs.py
 
 test: check ## Check, then run every test but the long ones
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
 verify: install ## Run everything, long tests too; resumable; writes docs/results/verify-<date>.md
 	@$(BIN)/python tools/verify.py $(VERIFY_ARGS)
