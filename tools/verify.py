@@ -34,6 +34,7 @@ STATE = ROOT / ".verify"
 CODE = ("src", "tests", "pyproject.toml", "constraints.txt")
 QUICK = "quick"
 TESTS_PER_PART = 6
+TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]  # as `make test` runs them
 
 
 @dataclass
@@ -61,7 +62,7 @@ def find_parts() -> dict[str, list[str]]:
     for line in listing.stdout.splitlines():
         if "::" in line:
             tests.setdefault(line.partition("::")[0], []).append(line)
-    parts = {QUICK: ["tests"]}
+    parts = {QUICK: [*TWO_AT_A_TIME, "tests"]}
     for file, names in sorted(tests.items()):
         part = file.removeprefix("tests/").removesuffix(".py").replace("/", ".")
         if len(names) <= TESTS_PER_PART:

@@ -8,44 +8,16 @@ Prints one line of JSON.
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
-from typing import Any
 
-N_STEPS = 8
-SLOW_SHARE = 0.1
-
-
-def make_env(step_s: float, distribution: str, cv: float) -> Any:
-    """CartPole-v1 whose steps end at their own entry plus a drawn duration."""
-    import gymnasium
-
-    class Slow(gymnasium.Wrapper):
-        """Sleeps."""
-
-        def step(self, action: Any) -> Any:
-            end = time.perf_counter() + self._draw()
-            outcome = self.env.step(action)
-            time.sleep(max(0.0, end - time.perf_counter()))
-            return outcome
-
-        def _draw(self) -> float:
-            draws = self.unwrapped.np_random
-            if distribution == "lognormal":
-                variance = math.log1p(cv * cv)
-                return step_s * math.exp(math.sqrt(variance) * draws.standard_normal() - variance / 2)
-            if distribution == "mixture":
-                odds = math.sqrt((1 - SLOW_SHARE) / SLOW_SHARE)
-                return step_s * (1 + cv * odds if draws.random() < SLOW_SHARE else 1 - cv / odds)
-            return step_s
-
-    return Slow(gymnasium.make("CartPole-v1"))
+N_STEPS = 32
 
 
 def speed(envs: int, step_s: float, distribution: str, cv: float, warm_up_s: float, measured_s: float) -> float:
     """Environment steps per second with learning, after a warm-up."""
     import torch
+    from slow_cartpole import make_env
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.vec_env import SubprocVecEnv

@@ -58,11 +58,15 @@ class Slow(Around):
         """Step what is wrapped, then wait until the drawn duration is over."""
         end_s = time.perf_counter() + self.draw_duration()
         result = super().step(action)
+        self.wait_until(end_s)
+        return result
+
+    def wait_until(self, end_s: float) -> None:
+        """Return at ``end_s`` of the performance counter."""
         if self._spins:
             spin_until(end_s)
         else:
             self._alarm.wait_until(end_s)
-        return result
 
     def draw_duration(self) -> float:
         """The next step's duration in seconds."""

@@ -1,0 +1,51 @@
+"""What the machine itself allows: processes that only wait, as long as the steps of slow environments take.
+
+    python -m whorl.bench.sleepers PROCESSES STEP_S DISTRIBUTION CV WARM_UP_S MEASURED_S
+
+Whoever is woken late (by a busy host of a virtual machine, by timers) waits longer than it meant to; nothing that runs
+on the same machine can take more steps than these do. Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+from whorl.envs.library.slow import Slow
+
+
+def waits_per_s(processes: int, kwargs: dict[str, object], warm_up_s: float, measured_s: float) -> float:
+    """Of all processes together."""
+    counts = np.frombuffer(mmap.mmap(-1, 8 * processes), np.int64)
+    env = Slow("CartPole-v1", **kwargs)  # type: ignore[arg-type]
+    children = []
+    for index in range(processes):
+        pid = os.fork()
+        if pid == 0:
+            env.reset(seed=index)
+            env.wait_until(time.perf_counter() + env.draw_duration() * index / processes)  # not all at once
+            while True:
+                env.wait_until(time.perf_counter() + env.draw_duration())
+                counts[index] += 1
+        children.append(pid)
+    time.sleep(warm_up_s)
+    before, begin = int(counts.sum()), time.perf_counter()
+    time.sleep(measured_s)
+    rate = (int(counts.sum()) - before) / (time.perf_counter() - begin)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return rate
+
+
+if __name__ == "__main__":
+    count, step, name, *rest = sys.argv[1:]
+    variation, before_s, during_s = map(float, rest)
+    steps = {"step_time_s": float(step), "distribution": name, "cv": variation}
+    print(json.dumps({"env_steps_per_s": waits_per_s(int(count), steps, before_s, during_s)}))
