@@ -55,6 +55,8 @@ class AgentSpec:
     replay: Literal["none", "uniform", "prioritised"] = "none"
     replay_bytes: int = 0
     """Memory of a full replay, over all learners."""
+    replay_lead_rows: int = 0
+    """Rows that a replay puts before a trajectory which follows on none."""
     discount: float = 0.99
     wants_discounted_return: bool = False
     """Trajectories come with ``discounted_return`` [T, B]: each lane's running discounted sum of rewards within its

@@ -20,6 +20,7 @@ from whorl.envs.containment import (
 from whorl.envs.door import ObservationDoor, RefusedValue, action_door, check_flag, check_reward, refuse
 from whorl.envs.registry import Env, make_env
 from whorl.envs.spaces import action_spec
+from whorl.envs.stacking import with_frames
 from whorl.errors import BadInputError, EnvironmentFault, last_line
 from whorl.ops.keys import reset_seed
 from whorl.types import Array, EnvSpec
@@ -196,8 +197,9 @@ class Lane:
             env = make_env(self.config.id, self.config.kwargs)
         door = ObservationDoor(env.observation_space, self.spec.env_id, self.config.max_observation_bytes)
         action = action_spec(env.action_space, self.spec.env_id)
-        if door.leaves != self.spec.observation or action != self.spec.action:
-            expected, got = (self.spec.observation, self.spec.action), (door.leaves, action)
+        leaves = with_frames(env, door.leaves)
+        if leaves != self.spec.observation or action != self.spec.action:
+            expected, got = (self.spec.observation, self.spec.action), (leaves, action)
             raise self.refusal(refuse("spaces", f"those probed at the start ({expected})", str(got)))
         self.door = door
         self.actions_for_env = action_door(env.action_space)

@@ -21,6 +21,7 @@ from whorl.envs.door import refuse
 from whorl.envs.lane import Lane, StepRaised
 from whorl.envs.registry import Env, make_env
 from whorl.envs.spaces import action_spec, observation_leaves, random_actions
+from whorl.envs.stacking import with_frames
 from whorl.errors import BadInputError, EnvironmentFault, last_line
 from whorl.ops.keys import key
 from whorl.types import Array, EnvSpec
@@ -70,7 +71,7 @@ def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:
     own_limit = env.spec.max_episode_steps if env.spec is not None else None
     return EnvSpec(
         env_id=config.id,
-        observation=observation_leaves(observation_space, config.id),
+        observation=with_frames(env, observation_leaves(observation_space, config.id)),
         action=action_spec(action_space, config.id),
         restore="none" if config.restore == "none" else "replay",
         vector_form=False,

@@ -191,7 +191,7 @@ def check(config: Config, agent: AgentSpec) -> None:
             f"agent.batch_size = {settings.batch_size} cannot be shared out evenly over {resources.shards} shards: use "
             f"a multiple such as {max(1, settings.batch_size // resources.shards) * resources.shards}"
         )
-    rows, needed = settings.replay.capacity // shards, least_rows(config)
+    rows, needed = settings.replay.capacity // shards, least_rows(config, agent)
     if rows < needed:
         raise ConfigError(
             f"agent.replay.capacity = {settings.replay.capacity} leaves {rows} rows for each of {shards} replays, and "

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from whorl.agents.contract import MemorySize
+from whorl.agents.contract import AgentSpec, MemorySize
 from whorl.config.schema import Config
 from whorl.job import Job
 from whorl.learners.replay.news import news_fields
@@ -66,9 +66,9 @@ def make_memory(job: Job, rows: int) -> Memory[Any]:
     return job.agent.memory(job.config.agent, job.env, MemorySize(1, rows, contiguous=False))
 
 
-def least_rows(config: Config) -> int:
+def least_rows(config: Config, agent: AgentSpec) -> int:
     """A memory must be able to take a trajectory in, and still have something to draw from."""
-    length = config.agent.rows + 1
+    length = agent.replay_lead_rows + config.agent.rows + 1
     return int(length * (config.resources.envs_per_actor + 2 + -(-config.agent.n_step // length)))
 
 
@@ -77,7 +77,7 @@ class BatchForm:
 
     def __init__(self, job: Job) -> None:
         count = Rations.of(job).draws
-        blank = make_memory(job, least_rows(job.config)).take(np.zeros(count, np.int64))
+        blank = make_memory(job, least_rows(job.config, job.agent_spec)).take(np.zeros(count, np.int64))
         self._kind = type(blank)
         self.layout = Layout(
             (

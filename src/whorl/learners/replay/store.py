@@ -18,7 +18,7 @@ from whorl.learners.replay.rations import BatchForm, Rations, make_memory, sampl
 from whorl.learners.saving import STORED
 from whorl.ops.noise import generator
 from whorl.replay.memory import Memory
-from whorl.replay.rows import in_one_column, with_cut
+from whorl.replay.rows import in_one_column
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Array, Arrays
 
@@ -78,14 +78,14 @@ class Store:
         count_staleness(max(updates, 0), trajectory, env_steps, self._news.staleness)
         rows = dict(trajectory)
         priority = rows.pop("priority", None)
-        column = in_one_column(with_cut(rows))
+        column = in_one_column(self._memory.apart(rows))
         self._memory.insert(column, None if priority is None else self._by_place(priority, column))
         self._pace.inserted += env_steps
 
     def _by_place(self, priority: Array, column: Arrays) -> Array:
-        """Lane after lane, as the rows are stored. Where each row has a priority, that of the cut has none."""
+        """Lane after lane, as the rows are stored. Where each row has a priority, those added to them have none."""
         if self._memory.places_of(column) > priority.size:
-            priority = np.concatenate([priority, np.zeros_like(priority[:1])])
+            priority = np.pad(priority, ((self._memory.lead_rows, 1), (0, 0)))
         return priority.T
 
     def fill(self, batch: Arrays, learner: int, unreleased: int) -> None:
