@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -14,7 +15,7 @@ import pytest
 from gymnasium import spaces
 
 import whorl
-from whorl.errors import BadInputError
+from whorl.errors import BadInputError, StalledError
 from whorl.runs.checkpoint import load_latest
 from whorl.signals import HeldInterrupt, StopSignals
 
@@ -121,3 +122,17 @@ def test_a_closed_terminal_is_a_wish_to_stop_but_not_under_nohup(ignored: bool) 
         assert signals.received == (None if ignored else "SIGHUP")
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_ctrl_c_that_nobody_looks_at_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a step of an environment in the driver's own process does not return."""
+    monkeypatch.setattr("whorl.signals.UNHEARD_S", 0.0)
+    for looks in (True, False):
+        with pytest.raises(StalledError, match="does not return") if not looks else contextlib.nullcontext():
+            with StopSignals() as signals:
+                signals.hold()
+                os.kill(os.getpid(), signal.SIGTERM)
+                assert not looks or signals.received == "SIGTERM"
+                os.kill(os.getpid(), signal.SIGTERM)  # a batch system's: one clean save, however many come
+                time.sleep(0.001)
+                os.kill(os.getpid(), signal.SIGINT)

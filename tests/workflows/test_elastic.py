@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ import whorl
 from made_up_rows import ENV
 from whorl.config.actors_schedule import Change, actors_at, parse_schedule
 from whorl.config.schema import Config, Resources
+from whorl.engines.contract import RoleId
 from whorl.errors import BadInputError, ConfigError
 from whorl.job import Job
 from whorl.runs.result import Result
@@ -73,6 +76,17 @@ def test_a_trainer_is_resized_between_steps(tmp_path: Path) -> None:
     transitions = whorl.load(tmp_path / "run").result.transitions
     assert transitions.balanced
     assert transitions.lost == 0
+
+
+def test_losses_before_a_new_plan_are_counted(tmp_path: Path) -> None:
+    flags = {"workflow": "sync", "engine": "local", "actors": 2, "envs_per_actor": 2, "steps": 10**6}
+    with whorl.Trainer("ppo", "CartPole-v1", run_dir=tmp_path / "run", set=SMALL, **flags) as trainer:
+        trainer.step()
+        os.kill(trainer._session.cluster.pids[RoleId("actor", 1)], signal.SIGKILL)  # type: ignore[attr-defined]
+        trainer.step(2)
+        trainer.resize(1)
+        trainer.step()
+    assert whorl.load(tmp_path / "run").result.restarts == {"learner": 0, "actor": 1}
 
 
 def test_an_actor_that_is_wanted_and_not_wanted_at_once_loses_nothing(tmp_path: Path) -> None:
