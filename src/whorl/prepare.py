@@ -89,7 +89,7 @@ def check_machine(config: Config) -> None:
     device = config.resources.device
     if device == "cpu":
         return
-    if not re.fullmatch(r"cuda(:\d+)?", device):
+    if not re.fullmatch(r"cuda(:\d{1,4})?", device):
         raise ConfigError(f"resources.device: expected cpu, cuda or cuda:N; got {device!r}")
     import torch
 

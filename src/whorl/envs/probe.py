@@ -7,6 +7,7 @@ tried here, and used only when the same actions then lead to the same observatio
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -69,9 +70,17 @@ def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:
     """The spec by the environment's spaces alone: restored by replay, without a vector form."""
     observation_space, action_space = _spaces_of(config, env)
     own_limit = env.spec.max_episode_steps if env.spec is not None else None
+    leaves = observation_leaves(observation_space, config.id)
+    for leaf in leaves:
+        size_bytes = math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
+        if size_bytes > config.max_observation_bytes:
+            raise BadInputError(
+                f"{config.id}: the observation {leaf.name!r} has {size_bytes} bytes, more than "
+                f"env.max_observation_bytes = {config.max_observation_bytes}"
+            )
     return EnvSpec(
         env_id=config.id,
-        observation=with_frames(env, observation_leaves(observation_space, config.id)),
+        observation=with_frames(env, leaves),
         action=action_spec(action_space, config.id),
         restore="none" if config.restore == "none" else "replay",
         vector_form=False,

@@ -19,6 +19,7 @@ from whorl.learners.saving import STORED
 from whorl.ops.noise import generator
 from whorl.replay.memory import Memory
 from whorl.replay.rows import in_one_column
+from whorl.trajectory.lanes import group_of
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Array, Arrays
 
@@ -28,9 +29,8 @@ _STATE = "shard"
 
 
 def actors_of_store(job: Job, index: int) -> range:
-    """The actors whose trajectories go to a replay: a contiguous range, as equal as can be."""
-    actors, stores = job.lane_map.actors, job.config.workflow.replay_shards
-    return range(index * actors // stores, (index + 1) * actors // stores)
+    """The actors whose trajectories go to a replay."""
+    return group_of(job.lane_map.actors, job.config.workflow.replay_shards, index)
 
 
 class Store:
