@@ -19,9 +19,7 @@ class Settings:
 
 
 def _dqn(settings: Settings) -> DQNConfig:
-    return DQNConfig(
-        rows=8, batch_size=16, gradient_steps=2, learning_starts=100, replay=ReplayConfig(settings.keep)
-    )
+    return DQNConfig(rows=8, batch_size=16, gradient_steps=2, learning_starts=100, replay=ReplayConfig(settings.keep))
 
 
 def _memory(settings: Settings, env: Any, size: Any) -> Any:
