@@ -67,7 +67,7 @@ class AgentSpec:
     tail_rows: int = 1
     """Rows after the learnt ones whose observations the targets need."""
     staleness: Literal["strict", "correctable", "any"] = "strict"
-    """Which data it can learn from: only what the newest weights collected (or those before, in ``overlap``), older data
+    """Which data it can learn from: only what the newest weights collected (in ``overlap``: those before), older data
     whose difference it corrects for, or any."""
     replay: Literal["none", "uniform", "prioritised"] = "none"
     draws: Draws | None = None
@@ -173,8 +173,8 @@ class Learning(Protocol):
         ...
 
     def finish(self) -> dict[str, float]:
-        """End the update: returns its metrics (losses, entropy, KL, ...). Names of the run's own (``update``, ``env_steps``,
-        ``return_mean``, ...) are taken."""
+        """End the update: returns its metrics (losses, entropy, KL, ...). Those that a run counts itself (``update``,
+        ``env_steps``, ``return_mean``, ...) are left out of its record."""
         ...
 
     def save(self) -> Arrays:
