@@ -80,7 +80,7 @@ class TrainedPolicy:
 
     def _take_in(self, observation: Any) -> None:
         try:
-            self._door.write(observation, [block[0] for block in self._blocks])
+            self._door.write(observation, [block[0, ...] for block in self._blocks])  # ... keeps a number an array
             if not self._is_sound() and (found := self._door.explain(self._blocks)):
                 raise found[1]
         except RefusedValue as error:

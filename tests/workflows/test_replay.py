@@ -85,6 +85,13 @@ def test_every_agent_with_a_memory_runs(tmp_path: Path, job: str) -> None:
     assert {"learner", "actor", "replay"} <= result.time_share.keys()
 
 
+def test_agents_of_others_run_whatever_their_settings_are_called(tmp_path: Path) -> None:
+    flags = {**KEYWORDS, "engine": "inline"}
+    checked(whorl.train("plugged_agent:AGENT", "CartPole-v1", run_dir=tmp_path / "run", **flags).result)
+    with pytest.raises(ConfigError, match=r"needs Agent\.memory, AgentSpec\.draws .* draw_from: use --workflow async"):
+        whorl.train("plugged_agent:HIDES_MEMORY", "CartPole-v1", run_dir=tmp_path / "other", **flags)
+
+
 @pytest.mark.parametrize("job", ["dqn", "uniform sac"])
 def test_several_replays_and_learners_share_the_work(tmp_path: Path, job: str) -> None:
     result = train(tmp_path, job, actors=4, learners=2, more={"workflow.replay_shards": 3})

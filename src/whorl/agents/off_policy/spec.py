@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from whorl.agents.contract import AgentSpec
+from whorl.agents.contract import AgentSpec, Draws
 from whorl.agents.off_policy.parameters import ParameterPlan
 from whorl.agents.off_policy.settings import OffPolicyConfig
 from whorl.errors import ConfigError
@@ -41,6 +41,13 @@ def build_spec(
         lead_rows=lead_rows,
         staleness="any",
         replay="prioritised" if config.replay.prioritised else "uniform",
+        draws=Draws(
+            batch_size=config.batch_size,
+            gradient_steps=config.gradient_steps,
+            capacity=config.replay.capacity,
+            learning_starts=config.learning_starts,
+            n_step=config.n_step,
+        ),
         replay_bytes=replay_bytes(config, env, fields),
         replay_lead_rows=lead_rows_of(_as_stored(config, env)),
         discount=config.discount,

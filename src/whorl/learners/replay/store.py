@@ -14,7 +14,7 @@ from whorl.learners.learner import count_staleness
 from whorl.learners.ledger import Ledger, cut_saved, join_saved, make_ledgers, own
 from whorl.learners.replay.news import News
 from whorl.learners.replay.pace import Pace
-from whorl.learners.replay.rations import BatchForm, Rations, make_memory, samples_per_insert
+from whorl.learners.replay.rations import BatchForm, Rations, draws_of, make_memory, samples_per_insert
 from whorl.learners.saving import STORED
 from whorl.ops.noise import generator
 from whorl.replay.memory import Memory
@@ -37,15 +37,15 @@ class Store:
     """One of the replays of a run."""
 
     def __init__(self, job: Job, index: int, learners: int) -> None:
-        agent, stores = job.config.agent, job.config.workflow.replay_shards
+        wanted, stores = draws_of(job.agent_spec), job.config.workflow.replay_shards
         rations = Rations.of(job)
         self.job, self._index, self._stores = job, index, stores
         self._form = BatchForm(job)
         self._draws = rations.draws
-        self._memory: Memory[Any] = make_memory(job, agent.replay.capacity // stores)
+        self._memory: Memory[Any] = make_memory(job, wanted.capacity // stores)
         self.actors = actors_of_store(job, index)
         self.ledgers = make_ledgers(job, self.actors)
-        self._pace = Pace(samples_per_insert(job), -(-agent.learning_starts // stores), rations.draws)
+        self._pace = Pace(samples_per_insert(job), -(-wanted.learning_starts // stores), rations.draws)
         self._drawn_before = np.full(self._memory.capacity, -1, np.int64)
         """By place: the generation that was last drawn."""
         self._news = News()
