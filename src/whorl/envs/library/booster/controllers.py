@@ -134,7 +134,7 @@ class Score:
 def draw_lanes(lanes: int, ticks: int, seed: int) -> Array:
     """Signals [lanes, ticks, CHANNELS]."""
     root = np.random.SeedSequence(seed)
-    return np.stack([signals.draw_signals(np.random.default_rng(child), ticks) for child in root.spawn(lanes)])
+    return signals.draw_signals([np.random.default_rng(child) for child in root.spawn(lanes)], ticks)
 
 
 def regulate(controller: Controller, drawn: Array) -> tuple[Array, Array]:

@@ -19,9 +19,9 @@ from whorl.types import Array
 
 PAPER_CHANGES_A = (0.0, 1e-4, -1e-4, 5e-3, -5e-3, 1e-3, -1e-3)
 QUANTILE_CHANGES_A = (
-    -0.0304, -0.0236, -0.0199, -0.0173, -0.0150, -0.0131, -0.0114, -0.0098, -0.0083, -0.0069,
+    -0.0302, -0.0237, -0.0200, -0.0173, -0.0150, -0.0131, -0.0114, -0.0098, -0.0083, -0.0069,
     -0.0056, -0.0043, -0.0030, -0.0018, -0.0005, 0.0007, 0.0019, 0.0031, 0.0044, 0.0057,
-    0.0070, 0.0084, 0.0098, 0.0114, 0.0131, 0.0150, 0.0172, 0.0198, 0.0234, 0.0299,
+    0.0070, 0.0084, 0.0099, 0.0114, 0.0131, 0.0150, 0.0172, 0.0199, 0.0234, 0.0299,
 )  # fmt: skip
 """The middles of 30 equally likely classes of how the published regulator changes VIMIN from tick to tick."""
 _SETS = {"paper": PAPER_CHANGES_A, "quantiles": QUANTILE_CHANGES_A}

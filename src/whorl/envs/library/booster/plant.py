@@ -62,7 +62,7 @@ def constants() -> dict[str, Any]:
         f"{module.__name__.rpartition('.')[2]}.{name}": value
         for module in (signals, sys.modules[__name__])
         for name, value in vars(module).items()
-        if name.isupper() and isinstance(value, int | float | tuple)
+        if name.isupper() and not name.startswith("_") and isinstance(value, int | float | tuple)
     }
     return dict(sorted(names.items()))
 
@@ -75,7 +75,7 @@ def fingerprint_of_constants() -> str:
 def fingerprint_of_trace(ticks: int = 2 * signals.SUPERCYCLE_TICKS) -> str:
     """SHA-256 of two lanes' signals and errors under a set point that moves, to a millionth (so that it is the same
     on processors whose sine differs in the last bit)."""
-    drawn = np.stack([signals.draw_signals(np.random.Generator(np.random.PCG64(seed)), ticks) for seed in (1, 2)])
+    drawn = signals.draw_signals([np.random.Generator(np.random.PCG64(seed)) for seed in (1, 2)], ticks)
     state = settled_state(drawn[:, 0])
     errors = np.empty((ticks, 2))
     start = state[NEWEST].copy()
