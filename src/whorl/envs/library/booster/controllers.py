@@ -1,7 +1,7 @@
 """Baselines: the published regulator, one with feed-forward, and an oracle. Each serves any number of lanes.
 
-    controller.start(row)                          # the first signals [lanes, CHANNELS] of an episode
-    set_point = controller.decide(row, error)      # after each tick: that tick's signals, IMINER [lanes]
+controller.start(row)                          # the first signals [lanes, CHANNELS] of an episode
+set_point = controller.decide(row, error)      # after each tick: that tick's signals, IMINER [lanes]
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ AHEAD_TICKS = plant.DEAD_TICKS + 1
 class Controller(Protocol):
     """Chooses the set point after each tick."""
 
-    def start(self, row: Array) -> None: ...
+    def start(self, row: Array, /) -> None: ...
 
-    def decide(self, row: Array, error: Array) -> Array: ...
+    def decide(self, row: Array, error: Array, /) -> Array: ...
 
 
 class Regulator:
@@ -89,11 +89,11 @@ class Oracle:
     def __init__(self, drawn: Array) -> None:
         self._drawn, self._tick = drawn, 0
 
-    def start(self, row: Array) -> None:
+    def start(self, _row: Array) -> None:
         """From the beginning."""
         self._tick = 0
 
-    def decide(self, row: Array, error: Array) -> Array:
+    def decide(self, _row: Array, _error: Array) -> Array:
         """The set point that cancels the disturbance exactly."""
         self._tick += 1
         last = self._drawn.shape[1] - 1

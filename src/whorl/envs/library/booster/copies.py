@@ -98,7 +98,7 @@ class Copies:
     @property
     def set_point(self) -> Array:
         """VIMIN of every lane, A."""
-        return self.plant[plant.NEWEST]
+        return np.asarray(self.plant[plant.NEWEST])
 
     def restart(self, generators: Mapping[int, np.random.Generator]) -> None:
         """Begin an episode in these lanes, each from its own generator, with the published regulator in charge."""

@@ -23,13 +23,14 @@ class Picture:
         try:
             from matplotlib.backends.backend_agg import FigureCanvasAgg
             from matplotlib.figure import Figure
-        except ImportError as error:
-            raise gymnasium.error.DependencyNotInstalled("pictures need matplotlib: pip install 'whorl[plot]'") from error
+        except ImportError as missing:
+            need = "pictures need matplotlib: pip install 'whorl[plot]'"
+            raise gymnasium.error.DependencyNotInstalled(need) from missing
         errors, set_points = regulate(Regulator(), signals)
         self._signals = signals[0, settings.settling_ticks :]
         self._errors, self._set_points = (values[0, settings.settling_ticks :] for values in (errors, set_points))
         figure = Figure(figsize=(7.2, 4.8), dpi=80, layout="constrained")
-        self._canvas = FigureCanvasAgg(figure)
+        self._canvas: Any = FigureCanvasAgg(figure)
         self._axes = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1))
         error, set_point, injector = self._axes
         self._lines = [
@@ -37,7 +38,7 @@ class Picture:
             error.plot([], [], color="tab:blue", label="agent")[0],
             set_point.plot([], [], color="0.6", label="regulator")[0],
             set_point.plot([], [], color="tab:blue", label="agent")[0],
-            set_point.plot([], [], color="tab:orange", lw=1, label="B:VIMIN set by operators")[0],
+            set_point.plot([], [], color="tab:orange", lw=1, label="B_VIMIN of the operators")[0],
             injector.plot([], [], color="tab:green")[0],
         ]
         error.axhspan(-settings.tolerance, settings.tolerance, color="tab:green", alpha=0.15)

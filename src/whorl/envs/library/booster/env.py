@@ -142,7 +142,7 @@ class BoosterContinuous(_Booster):
     def __init__(
         self,
         episode_ticks: int = 200,
-        max_change: float = 0.02,
+        max_change: float = 0.01,
         history: int = 10,
         tolerance: float = 0.1,
         render_mode: str | None = None,

@@ -1,7 +1,8 @@
 """What acts on the magnets from outside, and what is measured of it: drawn for a whole episode at its reset.
 
-None of it depends on the regulation, so one array [lanes, ticks, CHANNELS] holds it. A tick is a cycle of the Booster (1/15 s).
-Currents are in A, the line's frequency offset in mHz. Slow drifts are sums of sines with phases drawn for each episode.
+None of it depends on the regulation, so one array [lanes, ticks, CHANNELS] holds it. A tick is a cycle of the Booster
+(1/15 s). Currents are in A, the line's frequency offset in mHz. Slow drifts are sums of sines, with phases drawn for
+each episode.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ SUPERCYCLE_TICKS = 901
 
 DISTURBANCE, BALANCE, NOISE, LINFRQ, IB, MDAT40, B_VIMIN = range(7)
 """Channels: what is added to the error of the minimum current; the part of it that a slow integral has long balanced;
-noise of the error's measurement; and the measured values of the line frequency, the injector's current and ramp, and the operators' set point."""
+noise of the error's measurement; and the measured values of the line frequency, the injector's current and ramp, and
+the operators' set point."""
 CHANNELS = 7
 
 LINFRQ_RANGE = (-45.0, 41.0)
@@ -61,6 +63,7 @@ magnets down."""
 OPERATOR_STEP_A = 0.004 * (B_VIMIN_RANGE[1] - B_VIMIN_RANGE[0])
 OPERATOR_MOVES_PER_TICK = 846 / (86_400 * TICKS_PER_S)
 OPERATOR_SPREAD_A = 0.012
+
 
 def ramp_program() -> Array:
     """The injector's ramp [SUPERCYCLE_TICKS], A."""
