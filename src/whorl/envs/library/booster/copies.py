@@ -84,7 +84,8 @@ class Copies:
 
     def __init__(self, settings: Settings, lanes: int) -> None:
         self.settings = settings
-        self.signals = np.zeros((lanes, settings.settling_ticks + settings.episode_ticks, CHANNELS))
+        # Ticks come first: lanes that go in step read what lies together.
+        self.signals = np.zeros((settings.settling_ticks + settings.episode_ticks, lanes, CHANNELS))
         self.ticks = np.zeros(lanes, np.int64)
         """Ticks of the current episode so far."""
         self.within_tolerance = np.zeros(lanes, np.int64)
@@ -92,8 +93,9 @@ class Copies:
         self.plant = np.zeros((4, lanes))
         self.error = np.zeros(lanes)
         self.observation = np.zeros((lanes, PER_TICK * settings.history + 1), np.float32)
+        self._next_observation = np.zeros_like(self.observation)
         self._rows = self.signals.reshape(-1, CHANNELS)
-        self._firsts = np.arange(lanes) * self.signals.shape[1] + settings.settling_ticks
+        self._firsts = np.arange(lanes) + settings.settling_ticks * lanes
 
     @property
     def set_point(self) -> Array:
@@ -105,19 +107,20 @@ class Copies:
         lanes = np.fromiter(generators, np.int64)
         for first in range(0, len(lanes), _DRAWN_AT_ONCE):
             some = lanes[first : first + _DRAWN_AT_ONCE]
-            self.signals[some] = draw_signals([generators[lane] for lane in some.tolist()], self.signals.shape[1])
-        drawn = self.signals[lanes, : self.settings.settling_ticks]
-        state = plant.settled_state(drawn[:, 0])
+            drawn = draw_signals([generators[lane] for lane in some.tolist()], len(self.signals))
+            self.signals[:, some] = drawn.transpose(1, 0, 2)
+        drawn = self.signals[: self.settings.settling_ticks, lanes]
+        state = plant.settled_state(drawn[0])
         set_point = state[plant.NEWEST]
         observation = np.zeros((len(lanes), self.observation.shape[1]), np.float32)
-        error = np.zeros(len(lanes))
         regulator = Regulator()
-        regulator.start(drawn[:, 0])
-        for tick in range(self.settings.settling_ticks):
-            state, error = plant.advance(state, set_point, drawn[:, tick])
-            _show(observation, error, set_point, drawn[:, tick])
-            if tick + 1 < self.settings.settling_ticks:
-                set_point = regulator.decide(drawn[:, tick], error)
+        regulator.start(drawn[0])
+        for place, row in enumerate(drawn, -SETTLING_TICKS):
+            state, error = plant.advance(state, set_point, row)
+            if place >= 0:
+                column = PER_TICK * place
+                observation[:, column : column + PER_TICK + 1] = _shown(error, set_point, row)
+            set_point = regulator.decide(row, error)
         self.ticks[lanes] = self.within_tolerance[lanes] = 0
         self.plant[:, lanes], self.error[lanes], self.observation[lanes] = state, error, observation
 
@@ -126,7 +129,7 @@ class Copies:
         settings = self.settings
         remaining = settings.episode_ticks - self.ticks
         # A lane whose episode is over is stepped until its reset comes; what it shows then means nothing.
-        place = self._firsts + np.minimum(self.ticks, settings.episode_ticks - 1)
+        place = self._firsts + np.minimum(self.ticks, settings.episode_ticks - 1) * len(self._firsts)
         row = self._rows.take(place, axis=0)
         set_point = self.set_point + changes
         self.plant, self.error = plant.advance(self.plant, set_point, row)
@@ -135,17 +138,19 @@ class Copies:
         self.within_tolerance += size <= settings.tolerance
         terminated = ~plant.is_within_bounds(set_point, self.error)
         rewards = np.where(terminated, WORST_REWARD * remaining, -size)
-        _show(self.observation, self.error, set_point, row)
+        before, after = self.observation, self._next_observation
+        after[:, : -PER_TICK - 1] = before[:, PER_TICK:-1]
+        after[:, -PER_TICK - 1 :] = _shown(self.error, set_point, row)
+        self.observation, self._next_observation = after, before
         return rewards, terminated, (self.ticks >= settings.episode_ticks) & ~terminated
 
 
-def _show(observation: Array, error: Array, set_point: Array, row: Array) -> None:
-    """Move the observations one tick on, in place: the oldest tick goes, the newest comes before B_VIMIN."""
-    observation[:, : -PER_TICK - 1] = observation[:, PER_TICK:-1]
+def _shown(error: Array, set_point: Array, row: Array) -> Array:
+    """What is observed of one tick [lanes, 6]: five variables, centred and scaled, and B_VIMIN."""
     shown = row[:, _READ]
     shown[:, 0] = error
     shown[:, 1] = set_point - row[:, B_VIMIN]
     np.minimum(np.maximum(shown, _LOWS, out=shown), _HIGHS, out=shown)
     shown -= _CENTRES
     shown /= _SCALES
-    observation[:, -PER_TICK - 1 :] = shown
+    return shown

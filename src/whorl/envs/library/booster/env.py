@@ -70,7 +70,7 @@ class _Booster(gymnasium.Env[Any, Any]):
         from whorl.envs.library.booster.drawing import Picture
 
         if self._picture is None:
-            self._picture = Picture(self._copies.signals, self.settings)
+            self._picture = Picture(self._copies.signals.transpose(1, 0, 2), self.settings)
         return self._picture.draw(self._trace)
 
     def get_state(self) -> bytes:
