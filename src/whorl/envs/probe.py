@@ -20,6 +20,7 @@ from whorl.config.schema import EnvConfig
 from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
 from whorl.envs.door import refuse
 from whorl.envs.lane import Lane, StepRaised
+from whorl.envs.own_forms import find_own_form
 from whorl.envs.registry import Env, make_env
 from whorl.envs.spaces import action_spec, observation_leaves, random_actions
 from whorl.envs.stacking import with_frames
@@ -201,6 +202,6 @@ def _future(lane: Lane, targets: list[Array], actions: list[Any]) -> list[bytes]
 
 
 def _has_vector_form(config: EnvConfig, spec: EnvSpec) -> bool:
-    from whorl.envs import cartpole, gym_vector
+    from whorl.envs import gym_vector
 
-    return cartpole.applies(config) or gym_vector.vector_form_is_sound(config, spec)
+    return find_own_form(config) is not None or gym_vector.vector_form_is_sound(config, spec)

@@ -15,6 +15,7 @@ from whorl.envs.contract import LaneState, Outcome, Rows
 from whorl.envs.deadline import NoClock, StepClock, StepDeadline
 from whorl.envs.door import ObservationDoor, RefusedValue
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS, Refused
+from whorl.envs.own_forms import find_own_form
 from whorl.envs.row_block import RowBlock
 from whorl.errors import EnvironmentFault, last_line
 from whorl.ops.keys import reset_seed
@@ -40,10 +41,11 @@ class VectorForm(Protocol):
 
 def make_form(config: EnvConfig, spec: EnvSpec, blocks: Sequence[Array]) -> VectorForm:
     """Our own form where there is one, else Gymnasium's."""
-    from whorl.envs import cartpole, gym_vector
+    from whorl.envs import gym_vector
 
-    if cartpole.applies(config):
-        return cartpole.CartPoleForm(blocks)
+    own = find_own_form(config)
+    if own is not None:
+        return own(blocks)
     return gym_vector.GymForm(gym_vector.make_vector_env(config, len(blocks[0])), config, spec, blocks)
 
 
