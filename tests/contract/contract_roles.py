@@ -286,6 +286,11 @@ def waits_for_ever(role: Role, source: Channel) -> RoleGenerator:
     yield from source.claim()
 
 
+def counts_and_waits(role: Role) -> RoleGenerator:
+    role.clock.count(7)
+    yield from role.line.expect("never")
+
+
 def expires(role: Role, source: Channel) -> RoleGenerator:
     try:
         yield Wait((source.readable,), "writer-0's numbers", timeout_s=0.3)

@@ -125,6 +125,14 @@ def test_run_ends_with_its_condition_its_time_or_its_roles(engine, recorder):
         cluster.run(until=lambda: False)
 
 
+def test_a_condition_that_holds_when_all_wait_is_seen(engine, recorder):
+    """However quickly it came: nobody is taken for stalled."""
+    plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:counts_and_waits"),), job={})
+    with engine.launch(plan, recorder) as cluster:
+        cluster.run(until=lambda: cluster.counted("actor") == 7, timeout_s=10)
+        assert cluster.counted("actor") == 7
+
+
 def test_roles_run_their_finally_blocks_when_the_cluster_is_closed(engine, recorder, tmp_path: Path):
     witness = tmp_path / "witness"
     plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:close_politely"),), job={"witness": str(witness)})

@@ -195,6 +195,8 @@ class InlineCluster:
             else:
                 self._idle_turns += 1
                 if self._idle_turns > len(self._roles):
+                    if until():  # it may have come to hold since the last look
+                        return
                     self._sleep_until_an_expiry(end)
 
     def _step(self, turn: _Turn, now: float) -> bool:
