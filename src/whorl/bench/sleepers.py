@@ -19,6 +19,8 @@ import numpy as np
 
 from whorl.envs.library.slow import Slow
 
+_LEEWAY_S = 30.0
+
 
 def waits_per_s(processes: int, kwargs: dict[str, object], warm_up_s: float, measured_s: float) -> float:
     """Of all processes together."""
@@ -29,19 +31,22 @@ def waits_per_s(processes: int, kwargs: dict[str, object], warm_up_s: float, mea
         pid = os.fork()
         if pid == 0:
             env.reset(seed=index)
+            stop_s = time.perf_counter() + warm_up_s + measured_s + _LEEWAY_S
             env.wait_until(time.perf_counter() + env.draw_duration() * index / processes)  # not all at once
-            while True:
+            while time.perf_counter() < stop_s:  # also where nobody is left to end it
                 env.wait_until(time.perf_counter() + env.draw_duration())
                 counts[index] += 1
+            os._exit(0)
         children.append(pid)
-    time.sleep(warm_up_s)
-    before, begin = int(counts.sum()), time.perf_counter()
-    time.sleep(measured_s)
-    rate = (int(counts.sum()) - before) / (time.perf_counter() - begin)
-    for pid in children:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    return rate
+    try:
+        time.sleep(warm_up_s)
+        before, begin = int(counts.sum()), time.perf_counter()
+        time.sleep(measured_s)
+        return (int(counts.sum()) - before) / (time.perf_counter() - begin)
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":

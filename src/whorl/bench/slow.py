@@ -34,7 +34,7 @@ from whorl.envs.library.slow import SLOW_SHARE
 STEP_S = 0.1
 ROWS = 32
 ENVS_PER_ACTOR = 32
-WARM_UP_S, MEASURED_S = 7.0, 16.0
+WARM_UP_S, MEASURED_S = 7.0, 26.0
 LIMIT_S = 6.0
 SIZES = (16, 64, 256)
 MOST_OF_PEERS = 64

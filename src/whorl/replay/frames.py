@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from whorl.trajectory.layout import PER_LANE, PER_TRAJECTORY
+from whorl.trajectory.layout import has_rows
 from whorl.types import Array, Arrays, EnvSpec, ObservationLeaf
 
 AGE = "age"
@@ -67,9 +67,8 @@ class Stacks:
             return trajectory
         longer = dict(trajectory)
         for name, array in trajectory.items():
-            if name in PER_TRAJECTORY or name.startswith(PER_LANE):
-                continue
-            longer[name] = np.concatenate([self._lead(name, array), array])
+            if has_rows(name):
+                longer[name] = np.concatenate([self._lead(name, array), array])
         longer["first"][0] = True  # so that nothing reaches further back
         return longer
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from whorl.errors import CheckpointError
 from whorl.replay.frames import AGE, Stacks, newest_only, stacked_leaves
-from whorl.trajectory.layout import PER_LANE, PER_TRAJECTORY
+from whorl.trajectory.layout import has_rows
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout, leaves_of
 
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -57,9 +57,8 @@ def with_cut(trajectory: Arrays) -> Arrays:
     rows = len(trajectory["reward"])
     longer = dict(trajectory)
     for name, array in trajectory.items():
-        if name in PER_TRAJECTORY or name.startswith(PER_LANE):
-            continue
-        longer[name] = array[: rows + 1] if len(array) > rows else np.concatenate([array, np.zeros_like(array[:1])])
+        if has_rows(name):
+            longer[name] = array[: rows + 1] if len(array) > rows else np.concatenate([array, np.zeros_like(array[:1])])
     longer["valid"] = longer["valid"].copy()
     longer["valid"][rows] = False
     return longer
@@ -73,7 +72,7 @@ def in_one_column(trajectory: Arrays) -> Arrays:
     for name, array in trajectory.items():
         if name.startswith("state/"):
             column[name] = array
-        elif name not in PER_TRAJECTORY and not name.startswith(PER_LANE):
+        elif has_rows(name):
             column[name] = array[:rows].swapaxes(0, 1).reshape(-1, 1, *array.shape[2:])
     return column
 

@@ -85,6 +85,11 @@ PER_LANE = ("state/", "begin/", "end/")
 """Beginnings of the names of fields that hold one value for each lane, and not for each row."""
 
 
+def has_rows(name: str) -> bool:
+    """Whether a field holds something for each row."""
+    return name not in PER_TRAJECTORY and not name.startswith(PER_LANE)
+
+
 def join_lanes(trajectories: Sequence[Arrays]) -> Arrays:
     """Trajectories of neighbouring lanes as one. A single one is passed through without a copy."""
     if len(trajectories) == 1:

@@ -19,7 +19,7 @@ ROWS, BATCH_SIZE = 32, 512
 MOST_RUNNERS, RUNNERS_OF_MANY = 16, 8
 
 
-def speed(envs: int, slow: dict[str, Any], warm_up_s: float, measured_s: float) -> float:
+def speed(envs: int, slow: dict[str, Any], tally: Path, warm_up_s: float, measured_s: float) -> float:
     """Environment steps per second, learnt from or not, after a warm-up."""
     import ray
     from ray.rllib.algorithms.impala import IMPALAConfig
@@ -28,7 +28,6 @@ def speed(envs: int, slow: dict[str, Any], warm_up_s: float, measured_s: float) 
 
     here = str(Path(__file__).parent)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": here}})
-    tally = Path(tempfile.mkstemp()[1])  # results come in bursts; environments themselves are counted more evenly
     register_env("slow", lambda config: make_env(**config, tally=str(tally)))
 
     def mark() -> tuple[float, int]:
@@ -58,7 +57,6 @@ def speed(envs: int, slow: dict[str, Any], warm_up_s: float, measured_s: float) 
     begin = next(one for one in marks if one[0] - marks[0][0] >= warm_up_s)
     algorithm.stop()
     ray.shutdown()
-    tally.unlink()
     return (marks[-1][1] - begin[1]) / (marks[-1][0] - begin[0])
 
 
@@ -67,4 +65,5 @@ if __name__ == "__main__":
     count, step, name, *rest = sys.argv[1:]
     variation, before, during = map(float, rest)
     steps = {"step_s": float(step), "distribution": name, "cv": variation}
-    print(json.dumps({"env_steps_per_s": speed(int(count), steps, before, during)}))
+    with tempfile.NamedTemporaryFile() as tally:  # results come in bursts; environments are counted more evenly
+        print(json.dumps({"env_steps_per_s": speed(int(count), steps, Path(tally.name), before, during)}))
