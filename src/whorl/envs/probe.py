@@ -19,6 +19,7 @@ import numpy as np
 from whorl.config.schema import EnvConfig
 from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
 from whorl.envs.door import refuse
+from whorl.envs.episode_metrics import metrics_of
 from whorl.envs.lane import Lane, StepRaised
 from whorl.envs.own_forms import find_own_form
 from whorl.envs.registry import Env, make_env
@@ -86,6 +87,7 @@ def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:
         restore="none" if config.restore == "none" else "replay",
         vector_form=False,
         max_episode_steps=min(config.max_episode_steps, own_limit or config.max_episode_steps),
+        episode_metrics=metrics_of(env, config.id),
     )
 
 

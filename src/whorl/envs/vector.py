@@ -27,6 +27,11 @@ class VectorForm(Protocol):
 
     door: ObservationDoor
 
+    @property
+    def metrics(self) -> Array:
+        """[copies, metrics]: what is told of the episodes that ended with the last step."""
+        ...
+
     def restart(self, seeds: Mapping[int, int]) -> None:
         """Reset the copies named, each with its seed, and leave the others alone."""
         ...
@@ -129,7 +134,7 @@ class VectorLanes:
         ended = terminated | truncated
         if b"\1" in ended.tobytes():  # for small arrays much quicker than `any`
             for index in np.flatnonzero(ended).tolist():
-                block.ended(index, bool(terminated[index]), bool(truncated[index]))
+                block.ended(index, bool(terminated[index]), bool(truncated[index]), self._form.metrics[index])
         self._check(rewards)
         return block.outcome
 

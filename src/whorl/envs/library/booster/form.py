@@ -23,6 +23,11 @@ class BoosterForm:
         self._copies = Copies(env.unwrapped.settings, len(self._block))  # type: ignore[attr-defined]
         self.door = ObservationDoor(env.observation_space, config.id, config.max_observation_bytes)
 
+    @property
+    def metrics(self) -> Array:
+        """[copies, 1]: the share of ticks so far within the tolerance, as in a single environment's ``info``."""
+        return self._copies.converged[:, None]
+
     def restart(self, seeds: Mapping[int, int]) -> None:
         """Reset some copies, each from the generator that Gymnasium would give it."""
         self._copies.restart({lane: np.random.Generator(np.random.PCG64(seed)) for lane, seed in seeds.items()})
