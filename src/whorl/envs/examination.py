@@ -17,6 +17,7 @@ from whorl.envs.door import action_door
 from whorl.envs.lane import Refused, StepRaised
 from whorl.envs.probe import check_leaves, check_reward_is_finite, plain_spec, probe_lane, snapshot_works
 from whorl.envs.registry import find_env, make_env
+from whorl.envs.remote.address import is_address, kwargs_of
 from whorl.envs.spaces import random_actions
 from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, last_line
 from whorl.types import EnvSpec
@@ -38,7 +39,7 @@ def examine(config: EnvConfig, say: Say) -> dict[str, Any]:
     say("making it")
     find_env(config.id)
     try:
-        env = make_env(config.id, config.kwargs)
+        env = make_env(config.id, kwargs_of(config))
         spec = plain_spec(config, env)
     except MissingExtraError:
         raise
@@ -207,7 +208,7 @@ def _trajectory(config: EnvConfig, spec: EnvSpec, lane_index: int) -> list[bytes
 
 def _vector_form(config: EnvConfig, spec: EnvSpec) -> dict[str, Any]:
     """Which vector form would be used, and its own autoreset mode."""
-    if cartpole.applies(config):
+    if cartpole.applies(config) or is_address(config.id):
         return {"vector_form": "our own", "autoreset": "not needed"}
     if not gym_vector.has_vector_form(config):
         return {"vector_form": "none registered", "autoreset": "not needed"}

@@ -58,6 +58,8 @@ class GymForm:
         self._start: Any = getattr(env.single_action_space, "start", 0)
         self._action_dtype = env.action_space.dtype
         self._all_started = False
+        self.raised: dict[int, str] = {}
+        """Nobody can tell which copy raised."""
 
     def restart(self, seeds: Mapping[int, int]) -> None:
         """Reset some copies, each with its own seed."""

@@ -20,6 +20,7 @@ from whorl.envs.containment import SideEffectsUndone, close_quietly, current_dir
 from whorl.envs.door import refuse
 from whorl.envs.lane import Lane, StepRaised
 from whorl.envs.registry import Env, make_env
+from whorl.envs.remote.address import is_address, kwargs_of
 from whorl.envs.spaces import action_spec, observation_leaves, random_actions
 from whorl.errors import BadInputError, EnvironmentFault, last_line
 from whorl.ops.keys import key
@@ -49,7 +50,7 @@ def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = Non
     ``on_spec`` is told what the spaces alone say before the first step is taken.
     """
     with SideEffectsUndone(current_directory()):
-        env = make_env(config.id, config.kwargs)
+        env = make_env(config.id, kwargs_of(config))
         spec = plain_spec(config, env)
         close_quietly(env)
     if on_spec is not None:
@@ -72,10 +73,16 @@ def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:
         env_id=config.id,
         observation=observation_leaves(observation_space, config.id),
         action=action_spec(action_space, config.id),
-        restore="none" if config.restore == "none" else "replay",
+        restore=_plain_restore(config, env),
         vector_form=False,
         max_episode_steps=min(config.max_episode_steps, own_limit or config.max_episode_steps),
     )
+
+
+def _plain_restore(config: EnvConfig, env: Env) -> Literal["replay", "none"]:
+    """As asked; left open, as the environment's own metadata say (a served one says what its server was told)."""
+    asked = env.metadata.get("restore") if config.restore == "auto" else config.restore
+    return "none" if asked == "none" else "replay"
 
 
 def _spaces_of(config: EnvConfig, env: Env) -> tuple[Any, Any]:
@@ -147,6 +154,8 @@ def _timed(action: Any) -> float:
 def _restore_mode(config: EnvConfig, spec: EnvSpec, tried_steps: int) -> Literal["snapshot", "replay", "none"]:
     if config.restore in ("replay", "none"):
         return config.restore
+    if config.restore == "auto" and spec.restore == "none":
+        return "none"
     if snapshot_works(config, spec, tried_steps):
         return "snapshot"
     if config.restore == "snapshot":
@@ -193,4 +202,4 @@ def _future(lane: Lane, targets: list[Array], actions: list[Any]) -> list[bytes]
 def _has_vector_form(config: EnvConfig, spec: EnvSpec) -> bool:
     from whorl.envs import cartpole, gym_vector
 
-    return cartpole.applies(config) or gym_vector.vector_form_is_sound(config, spec)
+    return is_address(config.id) or cartpole.applies(config) or gym_vector.vector_form_is_sound(config, spec)

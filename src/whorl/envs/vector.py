@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from whorl.envs.contract import LaneState, Outcome, Rows
 from whorl.envs.deadline import NoClock, StepClock, StepDeadline
 from whorl.envs.door import ObservationDoor, RefusedValue
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS, Refused
+from whorl.envs.remote.address import is_address
 from whorl.envs.row_block import RowBlock
 from whorl.errors import EnvironmentFault, last_line
 from whorl.ops.keys import reset_seed
@@ -25,6 +26,9 @@ class VectorForm(Protocol):
     """Copies of one environment, each with its own seed, that one call steps. Observations go into ``blocks``."""
 
     door: ObservationDoor
+    raised: dict[int, str]
+    """The copies whose environment raised in the last call, and its words, for a form that can tell; their rows hold
+    what they held, and they must be reset. A form that cannot tell raises instead."""
 
     def restart(self, seeds: Mapping[int, int]) -> None:
         """Reset the copies named, each with its seed, and leave the others alone."""
@@ -42,13 +46,18 @@ def make_form(config: EnvConfig, spec: EnvSpec, blocks: Sequence[Array]) -> Vect
     """Our own form where there is one, else Gymnasium's."""
     from whorl.envs import cartpole, gym_vector
 
+    if is_address(config.id):
+        from whorl.envs.remote.form import RemoteForm
+
+        return RemoteForm(config, spec, blocks)
     if cartpole.applies(config):
         return cartpole.CartPoleForm(blocks)
     return gym_vector.GymForm(gym_vector.make_vector_env(config, len(blocks[0])), config, spec, blocks)
 
 
 class VectorLanes:
-    """Lanes of one vector form. When it raises, all its lanes have a fault: nobody can tell whose it was."""
+    """Lanes of one vector form. When it raises, all its lanes have a fault: nobody can tell whose it was. Where it can
+    tell, only that lane has."""
 
     def __init__(
         self,
@@ -70,7 +79,9 @@ class VectorLanes:
         self._steps = np.zeros(len(lanes), np.int64)
         self._rows_to_cap = spec.max_episode_steps
         self._actions = np.zeros((len(lanes), *spec.action.shape), spec.action.dtype)
-        self._deadline, self._clock = StepDeadline(config.step_timeout_s), clock or NoClock()
+        self._raised_in_a_row: Counter[int] = Counter()
+        timeout_s: float = getattr(self._form, "longest_step_s", config.step_timeout_s)
+        self._deadline, self._clock = StepDeadline(timeout_s), clock or NoClock()
 
     def start(self, states: Sequence[LaneState]) -> Generator[Any, None, Rows]:
         """Reset every lane, and step those that were amid an episode up to where they stood."""
@@ -111,7 +122,7 @@ class VectorLanes:
         except RefusedValue as reason:
             raise self._refusal(self.lanes[0], reason) from None
         except CONTAINED as error:
-            if is_users_interrupt(error):
+            if is_users_interrupt(error) or isinstance(error, EnvironmentFault):
                 raise
             self._rebuild(error)
             return block.outcome
@@ -119,8 +130,10 @@ class VectorLanes:
         self._faults_in_a_row = 0
         self._steps += 1
         self._rows_to_cap -= 1
-        if began:
-            self._begin_rows(began, rewards, terminated, truncated)
+        raised = self._contain_raised(began) if self._form.raised or self._raised_in_a_row else []
+        if began or raised:
+            self._begin_rows([*began, *raised], rewards, terminated, truncated)
+            block.outcome.fault[raised] = True
         if self._rows_to_cap <= 0:
             truncated = truncated | (self._steps >= self.spec.max_episode_steps)
             self._cap_moved()
@@ -141,6 +154,37 @@ class VectorLanes:
 
     def _seed_of(self, index: int, attempt: int = 0) -> int:
         return reset_seed(self._seed, self.lanes[index], self.episodes[index], attempt)
+
+    def _restart(self, indices: Sequence[int], attempt: int = 0) -> None:
+        """Reset copies for their lanes' episodes; one that raises is tried again with another seed."""
+        while indices:
+            self._form.restart({index: self._seed_of(index, attempt) for index in indices})
+            indices, attempt = [*self._form.raised], attempt + 1
+            for index in indices:
+                self._note_raised(index, self._form.raised[index])
+
+    def _contain_raised(self, began: list[int]) -> list[int]:
+        """Begin an episode in each lane that raised; those whose step did, not their reset."""
+        raised = dict(self._form.raised)
+        for index in [index for index in self._raised_in_a_row if index not in raised]:
+            del self._raised_in_a_row[index]
+        for index, words in raised.items():
+            self._note_raised(index, words)
+            resets = index in began
+            self.episodes[index] += not resets
+            self._restart([index], attempt=int(resets))
+        return [index for index in raised if index not in began]
+
+    def _note_raised(self, index: int, words: str) -> None:
+        """Count a lane's fault, and give up when nothing but faults comes of it."""
+        where = f"lane {self.lanes[index]}, episode {self.episodes[index]}, env step {self._steps[index]}"
+        text = f"{self.spec.env_id}: {where}: {words}"
+        self.faults.append(text)
+        self.fault_count += 1
+        self._raised_in_a_row[index] += 1
+        times = self._raised_in_a_row[index]
+        if times > MAX_CONSECUTIVE_FAULTS:
+            raise EnvironmentFault(f"{text}; that was fault {times} without a good step in between")
 
     def _begin_rows(self, began: list[int], rewards: list[float], terminated: Array, truncated: Array) -> None:
         self._steps[began] = 0
@@ -168,7 +212,7 @@ class VectorLanes:
         """Every lane where the ledger says, as far as stepping again brings it there."""
         self.episodes = [state.episode for state in states]
         started_s = time.perf_counter()
-        self._form.restart({index: self._seed_of(index) for index in range(len(self.lanes))})
+        self._restart(range(len(self.lanes)))
         self._deadline.saw(time.perf_counter() - started_s, steps=0)  # resets may take much longer than steps
         replayed = [index for index, state in enumerate(states) if self._is_replayed(state)]
         unended = self._replay(states, replayed)
@@ -207,7 +251,7 @@ class VectorLanes:
             # A copy that is not stepped for real is reset wherever it ended, and at its time.
             resets = {i: self._seed_of(i) for i in range(len(self.lanes)) if i in over or begins.get(i) == row + 1}
             _, terminated, truncated = self._form.step(actions, resets)
-            over = set(np.flatnonzero(terminated | truncated).tolist()) - set(resets)
+            over = {*np.flatnonzero(terminated | truncated).tolist()} - set(resets) | set(self._form.raised)
             unended -= {index for index in over if index in begins and row >= begins[index]}
         return unended
 
@@ -233,7 +277,7 @@ class VectorLanes:
                 return
             self.exact = False
             self.episodes[index] += 1
-        self._form.restart({index: self._seed_of(index)})
+        self._restart([index])
         self._steps[index] = 0
         block.began(index)
 
@@ -262,10 +306,10 @@ class VectorLanes:
             self._form.close()
             try:
                 self._form = make_form(self._config, self.spec, self._block.blocks)
-                self._form.restart({index: self._seed_of(index, attempt) for index in range(len(self.lanes))})
+                self._restart(range(len(self.lanes)), attempt)
                 break
             except CONTAINED as again:
-                if is_users_interrupt(again):
+                if is_users_interrupt(again) or isinstance(again, EnvironmentFault):
                     raise
                 error, attempt = again, attempt + 1
         self._steps[:] = 0
