@@ -216,8 +216,12 @@ class VectorLanes:
         self._deadline.saw(time.perf_counter() - started_s, steps=0)  # resets may take much longer than steps
         replayed = [index for index, state in enumerate(states) if self._is_replayed(state)]
         unended = self._replay(states, replayed)
+        stepped = any(len(states[index].actions) for index in replayed)
         for index, state in enumerate(states):
-            self._settle(index, state, index in replayed and index in unended)
+            if state.observation is None and not state.skip and not stepped:
+                self._block.began(index)  # reset already, and a reset may be slow
+            else:
+                self._settle(index, state, index in replayed and index in unended)
 
     def _restore_nothing(self, states: Sequence[LaneState], error: BaseException) -> None:
         """The form raised on the way: another one, where every lane that was amid an episode begins the next."""

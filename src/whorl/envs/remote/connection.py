@@ -104,17 +104,15 @@ class Connection:
                 return (said.epoch, said.session, said.number) == (request.epoch, request.session, number)
             return isinstance(said, Lost | Refused) and said.number == number
 
-        started_s = time.monotonic()
         parts = [encode(request), *pack(self._request_fields, arrays)]
         self._is_open = False  # until it is answered: another request with this number must never follow
-        answer, frames = self._exchange(parts, fits, started_s + self.patience_s)
+        answer, frames = self._exchange(parts, fits, time.monotonic() + self.patience_s)
         if isinstance(answer, Lost):
             raise SessionLost(f"{self.address}: the server does not know this session")
         if isinstance(answer, Refused):
             raise ServerGone(f"{self.address}: refused by the server: {answer.reason}")
         assert isinstance(answer, Advanced)
         self._number, self._is_open = number, True
-        self._slowest_s = max(self._slowest_s, time.monotonic() - started_s)
         return unpack(self._answer_fields, frames), answer.faults
 
     def close(self) -> None:
@@ -137,13 +135,15 @@ class Connection:
         self, parts: Sequence[bytes], fits: Callable[[Answer], bool], stop_s: float
     ) -> tuple[Answer, list[bytes]]:
         """Send until an answer fits."""
-        attempt_s = max(_FIRST_ATTEMPT_S, 4 * self._slowest_s)
+        attempt_s = min(max(_FIRST_ATTEMPT_S, 4 * self._slowest_s), _LONGEST_ATTEMPT_S)
         while True:
             if self._socket is None:
                 self._renew()
+            sent_s = time.monotonic()
             self._send(parts)
-            found = self._receive(fits, min(time.monotonic() + attempt_s, stop_s))
+            found = self._receive(fits, min(sent_s + attempt_s, stop_s))
             if found is not None:
+                self._slowest_s = max(self._slowest_s, time.monotonic() - sent_s)
                 return found
             self._drop()  # with whatever is still queued in it
             if time.monotonic() >= stop_s:
@@ -152,7 +152,7 @@ class Connection:
                     f"{'' if self._keys else ', and does it want keys (env.kwargs.keys or WHORL_KEYS)'}? For longer "
                     "steps set env.kwargs.patience_s"
                 )
-            attempt_s = min(2 * attempt_s, max(attempt_s, _LONGEST_ATTEMPT_S))
+            attempt_s = min(2 * attempt_s, _LONGEST_ATTEMPT_S)
 
     def _send(self, parts: Sequence[bytes]) -> None:
         with contextlib.suppress(self._zmq.Again):  # asked again later, over another socket
