@@ -35,7 +35,7 @@ from whorl.envs.remote.messages import (
     decode_request,
     encode,
 )
-from whorl.envs.remote.sessions import Parts, Sessions
+from whorl.envs.remote.sessions import Parts, Session, Sessions
 from whorl.errors import EXIT_FAILED, BadInputError, last_line
 
 QUEUED_MESSAGES = 64
@@ -240,13 +240,16 @@ class EnvServer:
             if hello.lanes <= sessions.pool.free:
                 return
             silent_s = now_s - session.seen_s
-            if silent_s > self._idle_s or (silent_s > GONE_S and not self._is_connected(session.route)):
+            if silent_s > self._idle_s or (silent_s > GONE_S and self._is_gone(session, now_s)):
                 sessions.free(session)
 
-    def _is_connected(self, route: bytes) -> bool:
-        """Whether anything can be sent there; clients drop answers that they did not ask for."""
+    def _is_gone(self, session: Session, now_s: float) -> bool:
+        """Whether nothing can be sent there any more; clients drop answers that they did not ask for."""
+        if now_s - session.probed_s < GONE_S / 5:
+            return False
+        session.probed_s = now_s
         pong = Pong(number=0, epoch=self._sessions.epoch, counts={})
-        return self._send(route, [encode(pong)])
+        return not self._send(session.route, [encode(pong)])
 
     def _send(self, route: bytes, parts: Parts) -> bool:
         """Send without waiting; False when there is no such client. One that does not read loses messages."""

@@ -61,6 +61,8 @@ class Session:
     arrays: Arrays
     """The answer's frames, written in place."""
     seen_s: float
+    probed_s: float = 0.0
+    """When it was last looked whether its connection is still there."""
     last: int = 0
     """Number of the last request performed."""
     answer: Parts = field(default_factory=list)
