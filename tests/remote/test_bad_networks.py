@@ -123,6 +123,16 @@ def test_cut_off_for_ever_ends_with_one_line_that_says_where(serve: Serve) -> No
             lanes.close()
 
 
+def test_asking_again_during_a_slow_step_does_not_take_it_twice(serve: Serve) -> None:
+    served = serve("whorl/Slow-v0", kwargs={"env": "CartPole-v1", "step_time_s": 1.0})
+    env = make_env(served.address)
+    env.reset(seed=1)
+    env.step(0)
+    env.close()
+    assert served.counts["performed"] == 2
+    assert served.counts["answered_again"] > 0
+
+
 def test_a_server_killed_and_restarted_amid_an_episode_loses_nothing(
     serve_process: Callable[..., ServerProcess], folder: Path
 ) -> None:
@@ -209,6 +219,7 @@ def test_a_server_that_came_back_with_other_spaces_is_refused(
 def test_sigterm_ends_a_server_cleanly(serve_process: Callable[..., ServerProcess], folder: Path) -> None:
     server = serve_process("CartPole-v1", f"ipc://{folder / 'env.sock'}")
     assert "you alone may connect" in server.announcement
+    assert "torch" not in Path(f"/proc/{server.process.pid}/maps").read_text()  # a server is light
     started_s = time.monotonic()
     code, said = server.end()
     assert (code, time.monotonic() - started_s < 5) == (0, True)

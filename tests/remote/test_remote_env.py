@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
@@ -14,9 +15,10 @@ from whorl.envs.lanes import ScalarLanes
 from whorl.envs.probe import plain_spec, probe_env
 from whorl.envs.registry import make_env
 from whorl.envs.remote.env import RemoteRaised
+from whorl.envs.remote.server import EnvServer
 from whorl.envs.spaces import random_actions
 from whorl.envs.vector import VectorLanes
-from whorl.errors import BadInputError, EnvironmentFault
+from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError
 
 from .conftest import Serve
 from .served_envs import rows_of
@@ -133,6 +135,16 @@ def test_arguments_of_the_environment_belong_to_the_server(serve: Serve) -> None
 def test_an_address_that_is_none_is_refused_at_once(address: str, words: str) -> None:
     with pytest.raises(BadInputError, match=words):
         make_env(address)
+
+
+def test_without_zeromq_the_line_that_installs_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zmq", None)
+    for attempt in (
+        lambda: make_env("tcp://127.0.0.1:9"),
+        lambda: EnvServer(EnvConfig(id="CartPole-v1"), "tcp://127.0.0.1:9", copies=1),
+    ):
+        with pytest.raises(MissingExtraError, match=r"pip install 'whorl\[remote\]'"):
+            attempt()
 
 
 def test_nobody_there_is_one_clear_line() -> None:

@@ -18,11 +18,11 @@ class EnvConfig:
     """What is acted on."""
 
     id: str = "CartPole-v1"
-    """A Gymnasium id, ``module:Env-v0`` to import a module that registers it, or the address of a server of environments:
-    ``tcp://HOST:PORT``, ``ipc://PATH``."""
+    """A Gymnasium id, ``module:Env-v0`` to import a module that registers it, or the address of a server of
+    environments: ``tcp://HOST:PORT``, ``ipc://PATH``."""
     kwargs: dict[str, Any] = field(default_factory=dict)
-    """Keyword arguments of the environment: ``--set env.kwargs.gravity=9.8``. A served one takes ``keys`` (a folder) and
-    ``patience_s`` (how long to wait for an answer)."""
+    """Keyword arguments of the environment: ``--set env.kwargs.gravity=9.8``. A served one takes ``keys`` (a folder)
+    and ``patience_s`` (how long to wait for an answer)."""
     hosting: Literal["auto", "inside", "process"] = "auto"
     """Where an environment lives: inside its actor, or in a light process of its own, which may be slow, hang or crash
     without hurting its neighbours. ``auto`` measures a few steps and gives slow ones (over ``slow_step_s``) a process;

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Generator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,46 +13,13 @@ from whorl.config.schema import EnvConfig
 from whorl.envs.containment import CONTAINED, is_users_interrupt
 from whorl.envs.contract import LaneState, Outcome, Rows
 from whorl.envs.deadline import NoClock, StepClock, StepDeadline
-from whorl.envs.door import ObservationDoor, RefusedValue
+from whorl.envs.door import RefusedValue
+from whorl.envs.forms import VectorForm, make_form
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS, Refused
-from whorl.envs.remote.address import is_address
 from whorl.envs.row_block import RowBlock
 from whorl.errors import EnvironmentFault, last_line
 from whorl.ops.keys import reset_seed
 from whorl.types import Array, EnvSpec
-
-
-class VectorForm(Protocol):
-    """Copies of one environment, each with its own seed, that one call steps. Observations go into ``blocks``."""
-
-    door: ObservationDoor
-    raised: dict[int, str]
-    """The copies whose environment raised in the last call, and its words, for a form that can tell; their rows hold
-    what they held, and they must be reset. A form that cannot tell raises instead."""
-
-    def restart(self, seeds: Mapping[int, int]) -> None:
-        """Reset the copies named, each with its seed, and leave the others alone."""
-        ...
-
-    def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[list[float], Array, Array]:
-        """Step every copy, but reset those in ``seeds`` instead. Rewards, terminated, truncated; a reset copy's
-        entries mean nothing."""
-        ...
-
-    def close(self) -> None: ...
-
-
-def make_form(config: EnvConfig, spec: EnvSpec, blocks: Sequence[Array]) -> VectorForm:
-    """Our own form where there is one, else Gymnasium's."""
-    from whorl.envs import cartpole, gym_vector
-
-    if is_address(config.id):
-        from whorl.envs.remote.form import RemoteForm
-
-        return RemoteForm(config, spec, blocks)
-    if cartpole.applies(config):
-        return cartpole.CartPoleForm(blocks)
-    return gym_vector.GymForm(gym_vector.make_vector_env(config, len(blocks[0])), config, spec, blocks)
 
 
 class VectorLanes:

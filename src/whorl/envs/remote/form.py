@@ -52,7 +52,7 @@ class RemoteForm:
         """Observations into the rows; lanes that raised keep theirs."""
         status = answer["status"]
         for lane in np.flatnonzero(status == FORBIDDEN).tolist():
-            raise RefusedValue(f"lane {self._lanes[lane]}: {faults.get(lane, 'a value that its spaces forbid')}")
+            raise RefusedValue(f"copy {lane}: {faults.get(lane, 'a value that its spaces forbid')}")
         self.raised = {
             lane: faults.get(lane, "it does not say what") for lane in np.flatnonzero(status == RAISED).tolist()
         }
