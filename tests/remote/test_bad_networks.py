@@ -110,13 +110,13 @@ def test_cut_off_for_a_while_it_goes_on_where_it_was(serve: Serve, cut_s: float)
 def test_cut_off_for_ever_ends_with_one_line_that_says_where(serve: Serve) -> None:
     served, spec = serve("CartPole-v1", bind=LOOPBACK), spec_of("CartPole-v1")
     with ByteProxy(served.address) as proxy:
-        config = EnvConfig(id=proxy.address, kwargs={"patience_s": 1})
+        config = EnvConfig(id=proxy.address, kwargs={"patience_s": 3})
         lanes = VectorLanes(config, spec, range(2), 3)
         try:
             started(lanes)
             proxy.is_cut = True
             lanes.send(actions_of(spec, 1, 2)[0])
-            with pytest.raises(EnvironmentFault, match=f"{proxy.address}: no answer for 1 s"):
+            with pytest.raises(EnvironmentFault, match=f"{proxy.address}: no answer for 3 s"):
                 lanes.receive()
         finally:
             proxy.is_cut = False

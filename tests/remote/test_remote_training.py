@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from whorl.envs.remote import server
 from whorl.errors import EnvironmentFault
 from whorl.evaluate import evaluate
 from whorl.policy import TrainedPolicy
+from whorl.runs.result import Result
 
 from .conftest import Serve, ServerProcess
 
@@ -29,14 +28,17 @@ verify = pytest.mark.verify
 ENV = "whorl/IdentityBox-v0"
 
 
-def train(where: Path, env: str, **more: Any) -> whorl.Run:
+def keywords(where: Path, **more: Any) -> dict[str, Any]:
     changed = more.pop("set", {})
-    flags = {"actors": 2, "envs_per_actor": 2, "engine": "inline", "seed": 7, "steps": 300, **more}
-    return whorl.train("ppo", env, run_dir=where, set={**SMALL, **changed}, **flags)
+    flags = {"actors": 2, "envs_per_actor": 2, "engine": "inline", "seed": 7, "steps": 300}
+    return {"run_dir": where, "set": {**SMALL, **changed}, **flags, **more}
 
 
-def outcome(run: whorl.Run) -> tuple[Any, ...]:
-    result = run.result
+def train(where: Path, env: str, **more: Any) -> whorl.Run:
+    return whorl.train("ppo", env, **keywords(where, **more))
+
+
+def outcome(result: Result) -> tuple[Any, ...]:
     return result.status, result.exact, result.weights_sha256, result.env_steps, result.episodes
 
 
@@ -46,7 +48,7 @@ def outcome(run: whorl.Run) -> tuple[Any, ...]:
 def test_weights_are_those_of_the_environment_here(serve: Serve, tmp_path: Path, engine: str, hosting: str) -> None:
     served = serve(ENV)
     there = train(tmp_path / "there", served.address, engine=engine, set={"env.hosting": hosting})
-    assert outcome(there) == outcome(train(tmp_path / "here", ENV))
+    assert outcome(there.result) == outcome(train(tmp_path / "here", ENV).result)
     assert served.counts["dropped"] == served.counts["refused"] == served.counts["lost"] == 0
 
 
@@ -55,17 +57,13 @@ def test_a_run_outlives_a_restart_of_its_server(
 ) -> None:
     address = f"ipc://{folder / 'env.sock'}"
     process = serve_process(ENV, address)
-    runs: list[whorl.Run] = []
-    thread = threading.Thread(target=lambda: runs.append(train(tmp_path / "there", address, steps=1000)))
-    thread.start()
-    while not (tmp_path / "there" / "metrics.jsonl").exists():  # it has begun
-        time.sleep(0.01)
-    process.kill()
-    was_running = thread.is_alive()
-    serve_process(ENV, address)
-    thread.join()
-    assert was_running
-    assert outcome(runs[0]) == outcome(train(tmp_path / "here", ENV, steps=1000))
+    with whorl.Trainer("ppo", address, **keywords(tmp_path / "there")) as trainer:
+        trainer.step(2)  # amid an episode: they are 10 env steps long, and an update has 16 rows
+        process.kill()
+        serve_process(ENV, address)
+        trainer.step(10**9)
+    there = Result.read(tmp_path / "there" / "result.json")
+    assert outcome(there) == outcome(train(tmp_path / "here", ENV).result)
 
 
 def test_an_actor_that_is_killed_gets_its_copies_again(
@@ -74,10 +72,10 @@ def test_an_actor_that_is_killed_gets_its_copies_again(
     """The server has no copy to spare: the dead actor's must come free, and are brought to where they were."""
     monkeypatch.setattr(server, "GONE_S", 0.5)
     served = serve(ENV, copies=4)
-    here = outcome(train(tmp_path / "here", ENV))
+    here = outcome(train(tmp_path / "here", ENV).result)
     monkeypatch.setenv("WHORL_FAULT", "actor:1:env_step=21:kill")
     run = train(tmp_path / "there", served.address, engine="local")
-    assert outcome(run) == here
+    assert outcome(run.result) == here
     assert run.result.restarts
 
 
