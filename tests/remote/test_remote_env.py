@@ -10,18 +10,20 @@ import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from whorl.config.schema import EnvConfig
+from whorl.envs.cartpole import CartPoleForm
 from whorl.envs.check import check_env
 from whorl.envs.lanes import ScalarLanes
 from whorl.envs.probe import plain_spec, probe_env
 from whorl.envs.registry import make_env
 from whorl.envs.remote.env import RemoteRaised
 from whorl.envs.remote.server import EnvServer
+from whorl.envs.row_block import RowBlock
 from whorl.envs.spaces import random_actions
 from whorl.envs.vector import VectorLanes
 from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError
 
 from .conftest import Serve
-from .served_envs import rows_of
+from .served_envs import rows_of, started, step
 
 
 @pytest.mark.parametrize("action", ["discrete", "multi", "binary", "box"])
@@ -89,6 +91,35 @@ def test_a_lane_that_raises_has_a_fault_and_its_neighbours_none(serve: Serve) ->
     assert rows_of(lanes, actions) == rows_of(ScalarLanes(here, spec, range(4), 3), actions)
     assert lanes.fault_count > 0
     assert "lane" in lanes.faults[0]
+
+
+class BreaksAfterwards(CartPoleForm):
+    """One copy raises in the first step, and then the whole form when that copy is to be reset."""
+
+    def step(self, actions, seeds):
+        result = super().step(actions, seeds)
+        self.raised = {1: "words of copy 1"}
+        return result
+
+    def restart(self, seeds):
+        if self.raised:
+            raise RuntimeError("the server was restarted")
+        super().restart(seeds)
+
+
+def test_a_form_that_breaks_while_a_lane_is_mended_is_made_anew() -> None:
+    config = EnvConfig(id="CartPole-v1")
+    spec = probe_env(config).spec
+    block = RowBlock(spec, 3)
+    lanes = VectorLanes(config, spec, range(3), 1, form=BreaksAfterwards(block.blocks), block=block)
+    rows = started(lanes)
+    lanes.send(np.zeros(3, np.int64))
+    outcome = lanes.receive()
+    assert outcome.fault.all()
+    assert rows.first.all()
+    assert lanes.episodes == [1, 1, 1]
+    assert lanes.fault_count == 2
+    assert step(lanes, rows, np.zeros(3, np.int64))
 
 
 def test_an_exception_travels_as_words(serve: Serve) -> None:

@@ -86,6 +86,7 @@ class VectorLanes:
         self._clock.enter("environment", self._deadline.seconds, self.lanes[0])
         try:
             rewards, terminated, truncated = self._form.step(self._actions, {i: self._seed_of(i) for i in began})
+            raised = self._contain_raised(began) if self._form.raised or self._raised_in_a_row else []
         except RefusedValue as reason:
             raise self._refusal(self.lanes[0], reason) from None
         except CONTAINED as error:
@@ -97,7 +98,6 @@ class VectorLanes:
         self._faults_in_a_row = 0
         self._steps += 1
         self._rows_to_cap -= 1
-        raised = self._contain_raised(began) if self._form.raised or self._raised_in_a_row else []
         if began or raised:
             self._begin_rows([*began, *raised], rewards, terminated, truncated)
             block.outcome.fault[raised] = True
@@ -135,11 +135,16 @@ class VectorLanes:
         raised = dict(self._form.raised)
         for index in [index for index in self._raised_in_a_row if index not in raised]:
             del self._raised_in_a_row[index]
-        for index, words in raised.items():
-            self._note_raised(index, words)
-            resets = index in began
-            self.episodes[index] += not resets
-            self._restart([index], attempt=int(resets))
+        episodes = list(self.episodes)
+        try:
+            for index, words in raised.items():
+                self._note_raised(index, words)
+                resets = index in began
+                self.episodes[index] += not resets
+                self._restart([index], attempt=int(resets))
+        except CONTAINED:
+            self.episodes = episodes  # whoever makes the form anew counts for all lanes
+            raise
         return [index for index in raised if index not in began]
 
     def _note_raised(self, index: int, words: str) -> None:
