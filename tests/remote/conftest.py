@@ -71,9 +71,10 @@ class ServerProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            said, _ = self.process.communicate(timeout=20)
+            said, _ = self.process.communicate(timeout=60)
         finally:
             self.process.kill()
+            self.process.wait()
         return self.process.returncode, said
 
 

@@ -39,7 +39,12 @@ class RemoteEnv(gymnasium.Env[Any, Any]):
             self._copies.close()
             raise
         self.metadata = {"render_modes": [], "restore": spec.restore}
-        self.spec = GymnasiumSpec("whorl/Remote-v0", max_episode_steps=spec.max_episode_steps)
+        self.spec = GymnasiumSpec(
+            "whorl/Remote-v0",
+            entry_point=f"{__name__}:RemoteEnv",
+            max_episode_steps=spec.max_episode_steps,
+            kwargs={"address": address, "keys": keys, "patience_s": patience_s},
+        )
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
         """Begin an episode; without a seed, with one that follows from the last."""

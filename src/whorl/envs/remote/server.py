@@ -73,7 +73,8 @@ class EnvServer:
         self._idle_s = idle_s
         self._stopping = False
         self._wake_reader, self._wake_writer = socket.socketpair()
-        self._wake_writer.setblocking(False)
+        for end in (self._wake_reader, self._wake_writer):
+            end.setblocking(False)
         self._context: Any = zmq.Context()
         self._guard = self._start_guard(clients) if keys is not None else None
         try:
@@ -102,6 +103,8 @@ class EnvServer:
         poller.register(self._wake_reader, zmq.POLLIN)
         while not self._stopping:
             ready = dict(poller.poll())
+            if self._wake_reader.fileno() in ready:
+                self._wake_reader.recv(4096)
             if self._socket in ready:
                 self._serve_one()
 
@@ -121,9 +124,12 @@ class EnvServer:
             self.stop()
 
         before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+        # A signal that comes just before the loop begins to wait must wake it, too: Python's handlers run after waits.
+        woken = signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
         try:
             yield
         finally:
+            signal.set_wakeup_fd(woken)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
