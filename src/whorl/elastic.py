@@ -24,8 +24,9 @@ def check_size(job: Job, actors: int) -> None:
         raise BadInputError(
             f"{workflow.name} has no actors, its learners act: stop the run and `whorl resume` it with --learners"
         )
-    if actors < lanes.learners:
-        raise BadInputError(f"{actors} actors are too few: each of {lanes.learners} learners needs one")
+    if actors < job.takers:
+        who = "replays" if job.config.workflow.replay_shards else "learners"
+        raise BadInputError(f"{actors} actors are too few: each of {job.takers} {who} needs one")
     if workflow.in_order:
         share_out(resources, actors)
     elif actors > resources.actors:
@@ -76,7 +77,7 @@ class Crowd:
 
     def become(self, cluster: Cluster, count: int) -> None:
         """Have so many act."""
-        before, after = (set(self._job.lane_map.acting(number)) for number in (self.acting, count))
+        before, after = (set(self._job.acting(number)) for number in (self.acting, count))
         self.acting = count
         for actor in sorted(before - after):
             cluster.park(self._roles(actor))

@@ -98,6 +98,8 @@ def _export(
     if to not in TARGETS:
         raise BadInputError(f"cannot export to {to!r}: choose one of {', '.join(TARGETS)}")
     module = module.eval()
+    if out.is_dir():
+        raise BadInputError(f"{out}: a directory; name a file in it, such as {out / 'policy'}")
     draft = out.with_name(f".{out.name}.draft")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

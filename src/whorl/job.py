@@ -45,6 +45,15 @@ class Job:
         workflow = self.config.workflow
         return LaneMap.from_resources(self.config.resources, workflow.trajectories_per_update, self.envs_per_strand)
 
+    @property
+    def takers(self) -> int:
+        """Those whom actors hand over to, and who wait for ever without any: the replays, or else the learners."""
+        return self.config.workflow.replay_shards or self.lane_map.learners
+
+    def acting(self, count: int) -> list[int]:
+        """The actors that act when so many do."""
+        return self.lane_map.acting(count, self.takers)
+
     def to_plain(self) -> dict[str, Any]:
         """As msgpack types."""
         return {

@@ -66,10 +66,12 @@ class Journal:
         self._collected_at_start = 0
         """By earlier sessions, as far as the checkpoint holds it."""
         self._counted_before = 0
+        self._restarts_before: Counter[str] = Counter()
 
     def replaced(self, cluster: Cluster) -> None:
         """This cluster is closed, and another goes on with the run."""
         self._counted_before += _counted(cluster)
+        self._restarts_before.update(cluster.restarts)
 
     def lost(self, env_steps: int) -> None:
         """Environment steps of an actor that died before it handed them over."""
@@ -203,7 +205,9 @@ class Journal:
             transitions=self._transitions(summary, cluster),
             time_share=_as_shares(cluster.time_shares()) if cluster else {},
             resources=cluster.resources() if cluster else {},
-            restarts=cluster.restarts if cluster else {},
+            restarts={kind: self._restarts_before[kind] + count for kind, count in cluster.restarts.items()}
+            if cluster
+            else {},
             error=error,
             failed_saves=self._failed_saves,
             seed=config.run.seed,

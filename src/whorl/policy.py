@@ -12,7 +12,7 @@ from whorl.envs.registry import make_env
 from whorl.errors import BadInputError, CheckpointError
 from whorl.job import Job
 from whorl.ops.noise import uniform
-from whorl.runs.checkpoint import load_latest
+from whorl.runs.checkpoint import load_latest, taking_over
 from whorl.runs.directory import RunDirectory
 from whorl.types import Array, Arrays
 
@@ -26,7 +26,11 @@ def newest_policy(job: Job, directory: RunDirectory) -> TrainedPolicy:
     if checkpoint is None:
         path = directory.path
         raise CheckpointError(f"{path}: no checkpoint yet; `whorl resume {path}` trains it")
-    return TrainedPolicy(job, checkpoint.arrays["learner"]["weights"])
+    with taking_over(checkpoint.path):
+        weights, needed = checkpoint.arrays["learner"]["weights"], job.agent_spec.weights.size_bytes
+        if weights.nbytes != needed:
+            raise ValueError(f"its weights have {weights.nbytes} bytes, and by config.toml they have {needed}")
+    return TrainedPolicy(job, weights)
 
 
 class RefusedObservation(BadInputError):
@@ -76,7 +80,7 @@ class TrainedPolicy:
 
     def _take_in(self, observation: Any) -> None:
         try:
-            self._door.write(observation, [block[0] for block in self._blocks])
+            self._door.write(observation, [block[0, ...] for block in self._blocks])  # ... keeps a number an array
             if not self._is_sound() and (found := self._door.explain(self._blocks)):
                 raise found[1]
         except RefusedValue as error:

@@ -90,7 +90,7 @@ def check_machine(config: Config) -> None:
     device = config.resources.device
     if device == "cpu":
         return
-    if not re.fullmatch(r"cuda(:\d+)?", device):
+    if not re.fullmatch(r"cuda(:\d{1,4})?", device):
         raise ConfigError(f"resources.device: expected cpu, cuda or cuda:N; got {device!r}")
     import torch
 
@@ -126,11 +126,11 @@ def _check_replay(config: Config, agent: AgentSpec) -> None:
     """A replay that outgrows the memory would end the run hours later."""
     available, bound = available_memory_bytes()
     if agent.replay_bytes > available:
-        capacity = config.agent.replay.capacity
-        fits = int(capacity * available / agent.replay_bytes * 0.8)
+        fits = 0 if agent.draws is None else int(agent.draws.capacity * available / agent.replay_bytes * 0.8)
+        smaller = f"agent.replay.capacity = {fits} or less" if fits else "a smaller one"
         raise ConfigError(
-            f"agent.replay.capacity = {capacity} takes {agent.replay_bytes / 1e9:.1f} GB and {bound} has "
-            f"{available / 1e9:.1f} GB left: use a capacity of at most {fits}"
+            f"the replay of {config.agent_name} takes {agent.replay_bytes / 1e9:.1f} GB and {bound} has "
+            f"{available / 1e9:.1f} GB left: use {smaller}"
         )
 
 

@@ -1,17 +1,26 @@
-"""Signals set a flag; the training loop looks at it between updates. A second signal changes nothing."""
+"""Signals set a flag; the training loop looks at it between updates. A second signal changes nothing, unless nobody has
+looked for long: a step of an environment in this process that does not return."""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from whorl.errors import PreemptedError
+from whorl.errors import PreemptedError, StalledError
+
+UNHEARD_S = 10.0
+"""After so long, a Ctrl-C that nobody has looked at may be repeated, and then ends the run as it is."""
 
 
 class _NothingToSave(BaseException):
     """Thrown by the handler itself; no ``except Exception`` of an environment's code may swallow it."""
+
+
+class _InterruptedAmidst(BaseException):
+    """Thrown likewise into whatever does not return."""
 
 
 class StopSignals:
@@ -23,9 +32,17 @@ class StopSignals:
     """
 
     def __init__(self) -> None:
-        self.received: str | None = None
+        self._received: str | None = None
+        self._received_at = 0.0
+        self._looked = False
         self._holds = False
         self._before: dict[signal.Signals, Any] = {}
+
+    @property
+    def received(self) -> str | None:
+        """The name of the first signal that came."""
+        self._looked = self._received is not None
+        return self._received
 
     def hold(self) -> None:
         """The run begins: from now on signals are noted, and the run is saved before it ends."""
@@ -45,11 +62,19 @@ class StopSignals:
             signal.signal(number, handler)
         if isinstance(error, _NothingToSave):
             raise PreemptedError(f"stopped by {self.received} before the run had begun; start it again") from None
+        if isinstance(error, _InterruptedAmidst):
+            raise StalledError(
+                "interrupted in the midst of something that does not return, without a last save: the run can be "
+                "resumed from its last checkpoint; with --engine local, environments that hang are replaced"
+            ) from None
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        again, self.received = self.received is not None, self.received or signal.Signals(number).name
-        if not self._holds and not again:
-            raise _NothingToSave
+        if self._received is None:
+            self._received, self._received_at = signal.Signals(number).name, time.monotonic()
+            if not self._holds:
+                raise _NothingToSave
+        elif number == signal.SIGINT and not self._looked and time.monotonic() - self._received_at > UNHEARD_S:
+            raise _InterruptedAmidst
 
 
 class HeldInterrupt:

@@ -98,6 +98,10 @@ class ObservationLeaf:
     high: float = math.inf
     n: int = 0
     """Number of values of a discrete leaf."""
+    frames: int = 1
+    """Of a stacked image: how many, oldest first along its channels. All but the newest are those of the row before."""
+    padding: Literal["reset", "zero"] = "reset"
+    """What an episode's first stack holds before its only frame: that frame again, or zeros."""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ SPACES = {
     "dict": (env_spec((VECTOR, PLACE), MULTI), NetworkConfig()),
     "box": (env_spec((VECTOR,), BOX), NetworkConfig()),
     "bounded": (env_spec((VECTOR, PLACE), BOUNDED), NetworkConfig()),
+    "number": (env_spec((PLACE,), DISCRETE), NetworkConfig()),
     "image": (env_spec((IMAGE, PLACE), DISCRETE), NetworkConfig(image_features=32)),
     "lstm": (env_spec((VECTOR,), BOX), NetworkConfig(core="lstm", lstm_size=16)),
     "lstm_discrete": (env_spec((VECTOR,), DISCRETE), NetworkConfig(core="lstm", lstm_size=16)),
@@ -146,6 +147,7 @@ def test_an_update_changes_the_weights_and_reports_finite_numbers(name: str, spa
     assert all(np.isfinite(value) for value in metrics.values())
     for field, array in policy.spec.weights.views(learning.weights()).items():
         assert np.all(np.isfinite(array)), field
+    assert any(saved.startswith("weights/") for saved in learning.save())  # else weights_sha256 is the hash of nothing
 
 
 def test_listing_configuring_and_acting_import_no_torch() -> None:

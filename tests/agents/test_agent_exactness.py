@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from agent_batches import BOUNDED, BOX, collect, cut, env_spec, settings
+from agent_batches import BOUNDED, BOX, PLACE, collect, cut, env_spec, settings
 from agent_batches import update as run_update
 
 from whorl.agents.a2c.config import A2CConfig
@@ -56,11 +56,11 @@ def fresh(case: str, shards: int = 1) -> Learning:
 def env_of(case: str) -> EnvSpec:
     """What an agent serves; of the agents of others the first kind of action they do."""
     name, config = CASES[case]
-    for env in (ENVS.get(name, ENV), env_spec(), env_spec(action=BOUNDED)):
+    for env in (ENVS.get(name, ENV), env_spec(), env_spec(action=BOUNDED), env_spec((PLACE,))):
         with contextlib.suppress(ConfigError):
             get_agent(name).spec(config, env)
             return env
-    pytest.skip(f"{name} serves no vector observations")
+    pytest.skip(f"{name} serves neither vectors nor single numbers")
 
 
 def train(case: str, learners: list[Learning], shards: int, updates: range) -> None:

@@ -119,6 +119,11 @@ def test_a_minibatch_of_impala_needs_a_lane() -> None:
         get_agent("impala").learning(ImpalaConfig(minibatches=9), env_spec(), settings(lanes=8))
 
 
+def test_a_minibatch_needs_a_row() -> None:
+    with pytest.raises(ConfigError, match=r"minibatches = 97: each shard has 96 rows; use fewer"):
+        get_agent("ppo").learning(PPOConfig(rows=12, minibatches=97), env_spec(), settings(lanes=8))
+
+
 ESTIMATING = {
     "ppo": ("ppo", lambda **more: PPOConfig(rows=12, epochs=2, minibatches=2, **more)),
     "ppo_lstm": ("ppo", lambda **more: PPOConfig(rows=12, epochs=2, minibatches=2, network=LSTM, **more)),

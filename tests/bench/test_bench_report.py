@@ -54,5 +54,16 @@ def test_results_go_to_the_console_and_a_file(
     assert "times better" in capsys.readouterr().out
 
 
+def test_figures_that_could_not_be_kept_are_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for out in (tmp_path, tmp_path / "none" / "out.json"):
+        with pytest.raises(BadInputError, match="the figures cannot be written there"):
+            bench.main(["ppo"], out=out)
+    (tmp_path / ".bench").rmdir()
+    (tmp_path / ".bench").touch()
+    with pytest.raises(BadInputError, match=r".bench: cannot be made here: File exists"):
+        bench.main(["ppo"])
+
+
 def fake(repeats: int, directory: Path) -> Report:
     return Report(f"{repeats} repeats", [measure("higher")], reference="peer", notes=["a note"])

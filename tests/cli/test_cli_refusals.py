@@ -30,6 +30,10 @@ BAD_INPUT = [
     ((*TRAIN, "--set", "agent.network.hidden=[64, 0]"), "expected an integer, at least 1; got 0"),
     ((*TRAIN, "--set", "agent.network.hidden=" + 101 * "8,"), "hidden: expected at most 100 layers; got 101"),
     ((*TRAIN, "--steps", "nan"), "--steps: expected an integer"),
+    ((*TRAIN, "--learner-threads", "100000"), "--learner-threads: expected an integer, at least 1, at most 1024"),
+    ((*TRAIN, "--actors-schedule", "0:" + 5000 * "9"), "resources.actors_schedule = "),
+    ((*TRAIN, "--set", "env.step_timeout_s=1e300"), "at most 1e+08; got 1e+300"),
+    ((*TRAIN, "--set", "engine.patience_s=1e300"), "at most 1e+08; got 1e+300"),
     ((*TRAIN, "--stop-return", "nan"), "--stop-return: expected a finite number"),
     (
         (*TRAIN, "--set", "zzz=9.8"),

@@ -7,7 +7,7 @@ import pytest
 from sample_agent import SampleConfig
 
 from whorl.config.bounds import AtLeast, MoreThan
-from whorl.config.fields import attribute_docstrings, schema_of
+from whorl.config.fields import attribute_docstrings, schema_of, settings_of
 from whorl.config.kinds import Kind, kind_of
 from whorl.config.reference import render_reference
 from whorl.config.schema import EnvConfig, Resources
@@ -71,6 +71,13 @@ def test_an_unsupported_type_is_an_error_of_the_developer():
         kind_of(set[int])
     with pytest.raises(TypeError):
         kind_of(int | str)
+
+    @dataclass(frozen=True)
+    class Odd:
+        colours: frozenset = frozenset()
+
+    with pytest.raises(TypeError, match=r"Odd\.colours: settings cannot have the type"):
+        settings_of(Odd, "agent")
 
 
 def test_the_reference_names_type_bounds_default_flag_and_help():

@@ -31,6 +31,31 @@ def test_a_wait_expires_and_names_who_was_waited_for(run):
     assert run(plan).bodies("expired") == [{"text": "reader-0 waited 0.3 s for writer-0's numbers and gave up"}]
 
 
+@pytest.mark.parametrize(
+    ("entry", "wires", "says"),
+    [
+        (
+            "expires",
+            {"sauce": "numbers"},
+            r"reader-0 calls contract_roles:expires with \(role, sauce\): missing .*'source'",
+        ),
+        ("returns", {}, "contract_roles:returns of reader-0 is not a generator function"),
+    ],
+)
+def test_a_function_that_does_not_fit_is_refused_and_not_tried_again(run, recorder, entry, wires, says):
+    roles = (RoleSpec(WRITER, "contract_roles:idle"), RoleSpec(READER, f"contract_roles:{entry}", wires))
+    with pytest.raises(BadInputError, match=says):
+        run(Plan(roles=roles, job={}, channels=(NUMBERS_CHANNEL,)))
+    assert not recorder.restarts
+
+
+def test_both_ends_of_a_wire_name_each_other(run):
+    stranger = RoleSpec(ROLE, "contract_roles:expires", {"source": "numbers"})
+    roles = (RoleSpec(WRITER, "contract_roles:idle"), RoleSpec(READER, "contract_roles:idle"), stranger)
+    with pytest.raises(ValueError, match="actor-0 is wired to numbers but is neither its writer, reader nor member"):
+        run(Plan(roles=roles, job={}, channels=(NUMBERS_CHANNEL,)))
+
+
 def test_when_patience_ends_the_run_ends_and_says_who_waited_for_whom(engine, recorder):
     if engine.name == "local":
         engine = make_engine(EngineConfig(name="local", patience_s=0.5))

@@ -6,6 +6,7 @@ import pytest
 
 from whorl.config.schema import EnvConfig
 from whorl.envs.check import Report, check_env, probe_apart
+from whorl.envs.probe import probe_env
 from whorl.errors import BadInputError, EnvironmentFault
 
 
@@ -66,6 +67,11 @@ def test_a_hang_is_reported_and_not_suffered() -> None:
 
 def test_printing_environments_do_not_spoil_the_report() -> None:
     assert check("test_env_check:Printing").is_good
+
+
+def test_an_observation_that_is_too_large_by_its_space_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"the observation 'obs' has 16 bytes, more than env.max_observation_bytes"):
+        probe_env(EnvConfig("CartPole-v1", max_observation_bytes=15))
 
 
 def test_unknown_ids_are_bad_input() -> None:

@@ -51,6 +51,12 @@ def test_a_seed_decides_the_episodes(env: str) -> None:
     assert len(set(first.returns)) == 3
 
 
+def test_an_observation_that_is_a_number_is_acted_on() -> None:
+    policy = untrained("CliffWalking-v1")
+    assert policy.act(36) in range(4)
+    assert policy.act(np.int64(36)) == policy.act(36)
+
+
 @reads_films
 @pytest.mark.parametrize(
     ("env", "size", "fps"),

@@ -139,6 +139,31 @@ def test_checkpoints_made_to_attack_are_refused(attacked: Path) -> None:
     assert not ATTACKED.exists()
 
 
+@pytest.mark.parametrize("engine", ["inline", "local"])
+def test_a_checkpoint_that_is_whole_and_of_something_else_is_named(stopped: Path, engine: str) -> None:
+    for checkpoint in (stopped / "checkpoints").iterdir():
+        forge(checkpoint, "state.json", b"{}")
+    ended = whorl("resume", stopped, "--engine", engine)
+    assert ended.code == 1
+    assert "update-000000006: whole, but not what this run needs" in ended.complaint
+
+
+def test_a_policy_is_not_cut_out_of_other_weights(stopped: Path) -> None:
+    config = (stopped / "config.toml").read_text()
+    (stopped / "config.toml").write_text(config.replace("hidden = [64, 64]", "hidden = [32, 32]"))
+    ended = whorl("eval", stopped)
+    assert ended.code == 1
+    assert "bytes, and by config.toml they have" in ended.complaint
+
+
+def test_a_file_in_the_place_of_the_logs_is_named(stopped: Path) -> None:
+    shutil.rmtree(stopped / "logs")
+    (stopped / "logs").touch()
+    ended = whorl("resume", stopped, "--engine", "local")
+    assert ended.code == 2
+    assert "logs: cannot keep logs there: File exists" in ended.complaint
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [(b"", "empty"), (b"\xff\xfe\x00", "not a text file"), (b"x" * 2_000_000, "larger than"), (b"[agent\n", "line 1")],

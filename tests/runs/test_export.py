@@ -67,6 +67,8 @@ def test_a_difference_is_measured(tmp_path: Path) -> None:
 def test_bad_targets_and_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInputError, match="choose one of onnx, torchscript"):
         export_module(Greedy(), inputs(5), "pickle", tmp_path / "x")  # type: ignore[arg-type]
+    with pytest.raises(BadInputError, match="a directory; name a file in it"):
+        export_module(Greedy(), inputs(5), "onnx", Path("/"))
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInputError, match="cannot write the export"):
         export_module(Greedy(), inputs(5), "onnx", tmp_path / "file" / "x")

@@ -122,6 +122,8 @@ def test_what_cannot_be_plotted_says_why(tmp_path: Path, monkeypatch: pytest.Mon
         plot_runs([], tmp_path / "x.png")
     with pytest.raises(BadInputError, match="cannot draw this kind of picture"):
         plot_runs([run], tmp_path / "x.exe")
+    with pytest.raises(BadInputError, match="a directory; name a picture in it"):
+        plot_runs([run], tmp_path)
     (run / "metrics.jsonl").unlink()
     with pytest.raises(BadInputError, match="no metrics to plot yet"):
         plot_runs([run], tmp_path / "x.png")

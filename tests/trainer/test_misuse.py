@@ -14,7 +14,7 @@ import pytest
 from gymnasium import spaces
 
 import whorl
-from whorl.errors import BadInputError
+from whorl.errors import BadInputError, StalledError
 from whorl.runs.checkpoint import load_latest
 from whorl.signals import HeldInterrupt, StopSignals
 
@@ -121,3 +121,21 @@ def test_a_closed_terminal_is_a_wish_to_stop_but_not_under_nohup(ignored: bool) 
         assert signals.received == (None if ignored else "SIGHUP")
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def _stopped_and_interrupted(*, looks: bool) -> None:
+    with StopSignals() as signals:
+        signals.hold()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert not looks or signals.received == "SIGTERM"
+        time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGTERM)  # a batch system's: one clean save, however many come
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_ctrl_c_that_nobody_looks_at_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a step of an environment in the driver's own process does not return."""
+    monkeypatch.setattr("whorl.signals.UNHEARD_S", 0.0)
+    _stopped_and_interrupted(looks=True)
+    with pytest.raises(StalledError, match="does not return"):
+        _stopped_and_interrupted(looks=False)

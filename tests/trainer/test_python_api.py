@@ -192,7 +192,11 @@ def test_loading_what_is_no_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("device", "message"),
-    [("gpu", "expected cpu, cuda or cuda:N; got 'gpu'"), ("cuda:99", "there is no cuda:99, PyTorch sees ")],
+    [
+        ("gpu", "expected cpu, cuda or cuda:N; got 'gpu'"),
+        (f"cuda:{'9' * 5000}", "expected cpu"),
+        ("cuda:99", "there is no cuda:99, PyTorch sees "),
+    ],
 )
 def test_a_device_that_is_not_there_is_refused(tmp_path: Path, device: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^resources.device: {message}"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ import whorl
 from made_up_rows import ENV
 from whorl.config.actors_schedule import Change, actors_at, parse_schedule
 from whorl.config.schema import Config, Resources
+from whorl.engines.contract import RoleId
 from whorl.errors import BadInputError, ConfigError
 from whorl.job import Job
 from whorl.runs.result import Result
@@ -73,6 +76,17 @@ def test_a_trainer_is_resized_between_steps(tmp_path: Path) -> None:
     transitions = whorl.load(tmp_path / "run").result.transitions
     assert transitions.balanced
     assert transitions.lost == 0
+
+
+def test_losses_before_a_new_plan_are_counted(tmp_path: Path) -> None:
+    flags = {"workflow": "sync", "engine": "local", "actors": 2, "envs_per_actor": 2, "steps": 10**6}
+    with whorl.Trainer("ppo", "CartPole-v1", run_dir=tmp_path / "run", set=SMALL, **flags) as trainer:
+        trainer.step()
+        os.kill(trainer._session.cluster.pids[RoleId("actor", 1)], signal.SIGKILL)  # type: ignore[attr-defined]
+        trainer.step(2)
+        trainer.resize(1)
+        trainer.step()
+    assert whorl.load(tmp_path / "run").result.restarts == {"learner": 0, "actor": 1}
 
 
 def test_an_actor_that_is_wanted_and_not_wanted_at_once_loses_nothing(tmp_path: Path) -> None:
@@ -179,6 +193,21 @@ def test_another_process_asks_for_it(tmp_path: Path) -> None:
     assert "does not go on" in over.stderr
 
 
+def test_every_replay_keeps_an_actor(tmp_path: Path) -> None:
+    """One without any would wait for its trajectories until the run's patience is over."""
+    small = {**SMALL, "agent.learning_starts": 100, "agent.batch_size": 16, "agent.replay.capacity": 2000}
+    flags = {"workflow": "replay", "engine": "inline", "actors": 4, "envs_per_actor": 1, "steps": 10**6}
+    shards = {"workflow.replay_shards": 2}
+    with whorl.Trainer("dqn", "CartPole-v1", run_dir=tmp_path / "run", set={**small, **shards}, **flags) as trainer:
+        with pytest.raises(BadInputError, match="1 actors are too few: each of 2 replays needs one"):
+            trainer.resize(1)
+        trainer.step(5)
+        trainer.resize(2)
+        assert trainer._session.job.acting(2) == [0, 2]
+        trainer.step(20)
+    assert whorl.load(tmp_path / "run").result.transitions.balanced
+
+
 def test_a_schedule_is_read() -> None:
     assert parse_schedule("0:8, 50000:4,100000:2") == [Change(0, 8), Change(50000, 4), Change(100000, 2)]
     resources = Resources(actors=8, actors_schedule="0:8,50000:4")
@@ -207,4 +236,4 @@ def test_environments_that_cannot_be_shared_out_are_refused(tmp_path: Path) -> N
 
 def test_every_learner_keeps_its_share_of_actors() -> None:
     lanes = LaneMap.from_resources(Resources(actors=6, envs_per_actor=1, learners=2))
-    assert lanes.acting(3) == [0, 3, 1]
+    assert lanes.acting(3, groups=2) == [0, 3, 1]

@@ -85,6 +85,13 @@ def test_every_agent_with_a_memory_runs(tmp_path: Path, job: str) -> None:
     assert {"learner", "actor", "replay"} <= result.time_share.keys()
 
 
+def test_agents_of_others_run_whatever_their_settings_are_called(tmp_path: Path) -> None:
+    flags = {**KEYWORDS, "engine": "inline"}
+    checked(whorl.train("plugged_agent:AGENT", "CartPole-v1", run_dir=tmp_path / "run", **flags).result)
+    with pytest.raises(ConfigError, match=r"needs Agent\.memory, AgentSpec\.draws .* draw_from: use --workflow async"):
+        whorl.train("plugged_agent:HIDES_MEMORY", "CartPole-v1", run_dir=tmp_path / "other", **flags)
+
+
 @pytest.mark.parametrize("job", ["dqn", "uniform sac"])
 def test_several_replays_and_learners_share_the_work(tmp_path: Path, job: str) -> None:
     result = train(tmp_path, job, actors=4, learners=2, more={"workflow.replay_shards": 3})
@@ -283,9 +290,9 @@ def test_a_signal_saves_and_the_run_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["inline", "local"])
 def test_actors_come_and_go(tmp_path: Path, engine: str) -> None:
-    """Also all of a replay's: what it holds is learnt from as far as its pace allows."""
+    """All but one of each replay's."""
     result = train(
-        tmp_path, actors=4, engine=engine, actors_schedule="0:3,500:1,800:4", more={"workflow.replay_shards": 2}
+        tmp_path, actors=4, engine=engine, actors_schedule="0:3,500:2,800:4", more={"workflow.replay_shards": 2}
     )
     assert result.transitions.lost == 0
     assert result.restarts["actor"] == 0

@@ -32,6 +32,21 @@ from whorl.types import Array, Arrays, EnvSpec, Field, Layout
 
 
 @dataclass(frozen=True)
+class Draws:
+    """What is drawn from a memory that lies elsewhere, for a learning half that can learn so (see ``Replaying``)."""
+
+    batch_size: int
+    """Drawn for each gradient step, over all shards."""
+    gradient_steps: int
+    """Of each update; 0: as many as rows are collected for it."""
+    capacity: int
+    """Rows kept, over all environments."""
+    learning_starts: int = 0
+    """Environment steps before the first draw."""
+    n_step: int = 1
+
+
+@dataclass(frozen=True)
 class AgentSpec:
     """What the agent stores, and what it tolerates."""
 
@@ -52,9 +67,15 @@ class AgentSpec:
     tail_rows: int = 1
     """Rows after the learnt ones whose observations the targets need."""
     staleness: Literal["strict", "correctable", "any"] = "strict"
+    """Which data it can learn from: only what the newest weights collected (in ``overlap``: those before), older data
+    whose difference it corrects for, or any."""
     replay: Literal["none", "uniform", "prioritised"] = "none"
+    draws: Draws | None = None
+    """For agents that can be run in the workflow ``replay``, which also takes ``Agent.memory`` and ``Replaying``."""
     replay_bytes: int = 0
     """Memory of a full replay, over all learners."""
+    replay_lead_rows: int = 0
+    """Rows that a replay puts before a trajectory which follows on none."""
     discount: float = 0.99
     wants_discounted_return: bool = False
     """Trajectories come with ``discounted_return`` [T, B]: each lane's running discounted sum of rewards within its
@@ -154,7 +175,8 @@ class Learning(Protocol):
         ...
 
     def finish(self) -> dict[str, float]:
-        """End the update: returns its metrics (losses, entropy, KL, ...)."""
+        """End the update: returns its metrics (losses, entropy, KL, ...). Those that a run counts itself (``update``,
+        ``env_steps``, ``return_mean``, ...) are left out of its record."""
         ...
 
     def save(self) -> Arrays:

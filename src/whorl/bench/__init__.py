@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -51,13 +52,18 @@ def main(names: list[str], repeats: int = 3, out: Path | None = None) -> int:
         raise BadInputError(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
     if repeats < 1:
         raise BadInputError(f"--repeats {repeats}: must be at least 1")
-    DIRECTORY.mkdir(exist_ok=True)
+    path = out or DIRECTORY / f"{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    try:
+        DIRECTORY.mkdir(exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"{DIRECTORY}: cannot be made here: {error.strerror}") from error
+    if path.is_dir() or not os.access(path.parent, os.W_OK):  # before hours are spent on what could then not be kept
+        raise BadInputError(f"{path}: the figures cannot be written there; give another --out")
     reports = []
     for name in names:
         report = _function(BENCHMARKS[name][0])(repeats, DIRECTORY)
         print_report(report)
         reports.append(report)
-    path = out or DIRECTORY / f"{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     if path.suffix == ".md":
         path.write_text("# Benchmarks\n\n" + "\n".join(report.as_markdown() for report in reports))
     else:

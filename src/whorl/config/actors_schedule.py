@@ -8,6 +8,9 @@ from typing import NamedTuple
 from whorl.config.schema import Resources
 from whorl.errors import ConfigError
 
+_MOST_DIGITS = 18
+"""Python does not read integers of very many, and no run counts so far."""
+
 
 class Change(NamedTuple):
     """From so many environment steps on, so many actors."""
@@ -23,7 +26,7 @@ def parse_schedule(text: str) -> list[Change]:
     changes = []
     for part in text.split(","):
         steps, colon, actors = part.partition(":")
-        if not (colon and steps.strip().isdecimal() and actors.strip().isdecimal()):
+        if not (colon and _is_number(steps) and _is_number(actors)):
             raise _refused(text, f"{part.strip()!r} is not ENV_STEPS:ACTORS")
         changes.append(Change(int(steps), int(actors)))
     if changes[0].env_steps != 0:
@@ -33,6 +36,10 @@ def parse_schedule(text: str) -> list[Change]:
     if min(change.actors for change in changes) < 1:
         raise _refused(text, "at least one actor must stay")
     return changes
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def actors_at(resources: Resources, env_steps: int) -> int:

@@ -84,7 +84,14 @@ def _collect(prefix: str, cls: type, settings: dict[str, Setting], sections: dic
             assert isinstance(hint, type)
             _collect(name, hint, settings, sections)
         else:
-            settings[name] = Setting(name, kind_of(hint), _default(field), docstrings.get(field.name, ""))
+            settings[name] = Setting(name, _kind(cls, field, hint), _default(field), docstrings.get(field.name, ""))
+
+
+def _kind(cls: type, field: Field[Any], hint: Any) -> Kind:
+    try:
+        return kind_of(hint)
+    except TypeError as error:
+        raise TypeError(f"{cls.__name__}.{field.name}: {error}") from None
 
 
 def _default(field: Field[Any]) -> Any:

@@ -37,7 +37,7 @@ class EnvConfig:
     offered, else replay."""
     max_episode_steps: Annotated[int, AtLeast(1)] = 100_000
     """Episodes are truncated here, whatever the environment says."""
-    step_timeout_s: Annotated[float, AtLeast(0)] = 0.0
+    step_timeout_s: Annotated[float, AtLeast(0), AtMost(1e8)] = 0.0
     """An environment step or reset that takes longer is a hang, and its process is replaced. 0: learnt from the
     observed step times (300 s until 20 steps have been seen, then 20 times the longest seen, at least 10 s)."""
     max_observation_bytes: Annotated[int, AtLeast(1)] = 64 * 1024 * 1024
@@ -92,9 +92,9 @@ class EngineConfig:
     name: str = ""
     """``inline`` (one thread, one process) or ``local`` (a process per role). Empty: inline for one actor and
     one learner with fast environments, else local."""
-    patience_s: Annotated[float, MoreThan(0)] = 3600.0
+    patience_s: Annotated[float, MoreThan(0), AtMost(1e8)] = 3600.0
     """No wait lasts longer; its expiry ends the run and names who was waited for."""
-    response_s: Annotated[float, MoreThan(0)] = 10.0
+    response_s: Annotated[float, MoreThan(0), AtMost(1e8)] = 10.0
     """A role that is waited for, is not inside a step with a deadline of its own and does not answer for this long is
     lost, and is replaced. So is one whose process is stopped (SIGSTOP) for this long."""
     max_restarts: Annotated[int, AtLeast(0)] = 1000
@@ -119,7 +119,7 @@ class Resources:
     """Learners; each takes the trajectories of its own actors, and gradients are summed in a fixed order."""
     shards: Annotated[int, AtLeast(0)] = 0
     """Parts a batch is cut into; results depend on it and not on the number of learners. 0: as many as learners."""
-    learner_threads: Annotated[int, AtLeast(1)] = 1
+    learner_threads: Annotated[int, AtLeast(1), AtMost(1024)] = 1
     """Threads of each learner. Small networks are fastest with one. Results depend on it in the last bits."""
     device: str = "cpu"
     """Where learners compute: ``cpu``, ``cuda``, ``cuda:1``."""

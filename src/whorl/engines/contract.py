@@ -294,25 +294,23 @@ class Plan:
     groups: tuple[GroupSpec, ...] = ()
 
     def check(self) -> None:
-        """Every endpoint exists, every name is used once, writers and readers are roles of the plan."""
-        names = [
-            *(spec.name for spec in self.channels),
-            *(spec.name for spec in self.boards),
-            *(spec.name for spec in self.groups),
-        ]
-        if len(set(names)) != len(names):
-            raise ValueError(f"the plan names an endpoint twice: {sorted(names)}")
-        ids = {role.id for role in self.roles}
-        for role in self.roles:
-            for wired in role.endpoints.values():
-                for name in (wired,) if isinstance(wired, str) else wired:
-                    if name not in names:
-                        raise ValueError(f"{role.id} is wired to {name!r}, which the plan does not have")
+        """Every endpoint exists, every name is used once, and both ends of each wire name each other."""
         wired_to = [
             *((spec.name, (spec.writer, *spec.readers)) for spec in self.channels),
             *((spec.name, (spec.writer, *spec.readers)) for spec in self.boards),
             *((spec.name, spec.members) for spec in self.groups),
         ]
+        parties = dict(wired_to)
+        if len(parties) != len(wired_to):
+            raise ValueError(f"the plan names an endpoint twice: {sorted(name for name, _ in wired_to)}")
+        ids = {role.id for role in self.roles}
+        for role in self.roles:
+            for wired in role.endpoints.values():
+                for name in (wired,) if isinstance(wired, str) else wired:
+                    if name not in parties:
+                        raise ValueError(f"{role.id} is wired to {name!r}, which the plan does not have")
+                    if role.id not in parties[name]:
+                        raise ValueError(f"{role.id} is wired to {name} but is neither its writer, reader nor member")
         for name, whom in wired_to:
             for who in whom:
                 if who not in ids:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from whorl.config.schema import EnvConfig
-from whorl.envs import cartpole, gym_vector
+from whorl.envs import gym_vector
 from whorl.envs.containment import CONTAINED, close_quietly, current_directory
 from whorl.envs.door import action_door
+from whorl.envs.forms import find_own_form
 from whorl.envs.lane import Refused, StepRaised
 from whorl.envs.probe import check_leaves, check_reward_is_finite, plain_spec, probe_lane, snapshot_works
 from whorl.envs.registry import find_env, make_env
-from whorl.envs.remote.address import is_address, kwargs_of
+from whorl.envs.remote.address import kwargs_of
 from whorl.envs.spaces import random_actions
 from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, last_line
 from whorl.types import EnvSpec
@@ -208,7 +209,7 @@ def _trajectory(config: EnvConfig, spec: EnvSpec, lane_index: int) -> list[bytes
 
 def _vector_form(config: EnvConfig, spec: EnvSpec) -> dict[str, Any]:
     """Which vector form would be used, and its own autoreset mode."""
-    if cartpole.applies(config) or is_address(config.id):
+    if find_own_form(config) is not None:
         return {"vector_form": "our own", "autoreset": "not needed"}
     if not gym_vector.has_vector_form(config):
         return {"vector_form": "none registered", "autoreset": "not needed"}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from whorl.config.schema import EnvConfig
 from whorl.envs.door import ObservationDoor
 from whorl.envs.remote.address import is_address
 from whorl.types import Array, EnvSpec
+
+_BOOSTERS = frozenset({"whorl/Booster-v0", "whorl/BoosterContinuous-v0"})
 
 
 class VectorForm(Protocol):
@@ -33,12 +36,27 @@ class VectorForm(Protocol):
 
 def make_form(config: EnvConfig, spec: EnvSpec, blocks: Sequence[Array]) -> VectorForm:
     """Our own form where there is one, else Gymnasium's."""
-    from whorl.envs import cartpole, gym_vector
+    from whorl.envs import gym_vector
+
+    own = find_own_form(config)
+    if own is not None:
+        return own(spec, blocks)
+    return gym_vector.GymForm(gym_vector.make_vector_env(config, len(blocks[0])), config, spec, blocks)
+
+
+def find_own_form(config: EnvConfig) -> Callable[[EnvSpec, Sequence[Array]], VectorForm] | None:
+    """What makes a form of our own, which needs no probing: its copies do bit for bit what single ones do. It is given
+    the blocks that observations go to."""
+    from whorl.envs import cartpole
 
     if is_address(config.id):
         from whorl.envs.remote.form import RemoteForm
 
-        return RemoteForm(config, spec, blocks)
+        return partial(RemoteForm, config)
     if cartpole.applies(config):
-        return cartpole.CartPoleForm(blocks)
-    return gym_vector.GymForm(gym_vector.make_vector_env(config, len(blocks[0])), config, spec, blocks)
+        return lambda _, blocks: cartpole.CartPoleForm(blocks)
+    if config.id in _BOOSTERS:
+        from whorl.envs.library.booster.form import BoosterForm
+
+        return lambda _, blocks: BoosterForm(config, blocks)
+    return None

@@ -21,6 +21,7 @@ from whorl.envs.door import ObservationDoor, RefusedValue, action_door, check_fl
 from whorl.envs.registry import Env, make_env
 from whorl.envs.remote.address import kwargs_of
 from whorl.envs.spaces import action_spec
+from whorl.envs.stacking import with_frames
 from whorl.errors import BadInputError, EnvironmentFault, last_line
 from whorl.ops.keys import reset_seed
 from whorl.types import Array, EnvSpec
@@ -197,8 +198,9 @@ class Lane:
             env = make_env(self.config.id, kwargs_of(self.config))
         door = ObservationDoor(env.observation_space, self.spec.env_id, self.config.max_observation_bytes)
         action = action_spec(env.action_space, self.spec.env_id)
-        if door.leaves != self.spec.observation or action != self.spec.action:
-            expected, got = (self.spec.observation, self.spec.action), (door.leaves, action)
+        leaves = with_frames(env, door.leaves)
+        if leaves != self.spec.observation or action != self.spec.action:
+            expected, got = (self.spec.observation, self.spec.action), (leaves, action)
             raise self.refusal(refuse("spaces", f"those probed at the start ({expected})", str(got)))
         self.door = door
         self.actions_for_env = action_door(env.action_space)

@@ -7,6 +7,7 @@ tried here, and used only when the same actions then lead to the same observatio
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -18,10 +19,12 @@ import numpy as np
 from whorl.config.schema import EnvConfig
 from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
 from whorl.envs.door import refuse
+from whorl.envs.forms import find_own_form
 from whorl.envs.lane import Lane, StepRaised
 from whorl.envs.registry import Env, make_env
-from whorl.envs.remote.address import is_address, kwargs_of
+from whorl.envs.remote.address import kwargs_of
 from whorl.envs.spaces import action_spec, observation_leaves, random_actions
+from whorl.envs.stacking import with_frames
 from whorl.errors import BadInputError, EnvironmentFault, last_line
 from whorl.ops.keys import key
 from whorl.types import Array, EnvSpec
@@ -69,9 +72,17 @@ def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:
     """The spec by the environment's spaces alone: restored by replay, without a vector form."""
     observation_space, action_space = _spaces_of(config, env)
     own_limit = env.spec.max_episode_steps if env.spec is not None else None
+    leaves = observation_leaves(observation_space, config.id)
+    for leaf in leaves:
+        size_bytes = math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
+        if size_bytes > config.max_observation_bytes:
+            raise BadInputError(
+                f"{config.id}: the observation {leaf.name!r} has {size_bytes} bytes, more than "
+                f"env.max_observation_bytes = {config.max_observation_bytes}"
+            )
     return EnvSpec(
         env_id=config.id,
-        observation=observation_leaves(observation_space, config.id),
+        observation=with_frames(env, leaves),
         action=action_spec(action_space, config.id),
         restore=_plain_restore(config, env),
         vector_form=False,
@@ -200,6 +211,6 @@ def _future(lane: Lane, targets: list[Array], actions: list[Any]) -> list[bytes]
 
 
 def _has_vector_form(config: EnvConfig, spec: EnvSpec) -> bool:
-    from whorl.envs import cartpole, gym_vector
+    from whorl.envs import gym_vector
 
-    return is_address(config.id) or cartpole.applies(config) or gym_vector.vector_form_is_sound(config, spec)
+    return find_own_form(config) is not None or gym_vector.vector_form_is_sound(config, spec)

@@ -249,9 +249,9 @@ class Learner:
     def record(self) -> dict[str, Any]:
         """A line of metrics: the counts as they are, and means of what was measured since the last line. Staleness
         comes as counts of env steps, ``[[updates, env steps], ...]``."""
-        counts = [[int(at), int(self._staleness[at])] for at in np.flatnonzero(self._staleness)]
+        staleness = [[int(at), int(self._staleness[at])] for at in np.flatnonzero(self._staleness)]
         self._staleness[:] = 0
-        return {
+        counts = {
             "update": self.updates,
             "env_steps": self.env_steps,
             "episodes": self.window.episodes,
@@ -259,11 +259,11 @@ class Learner:
             "exact": self.exact and self._in_order,
             "return_mean": self.window.return_mean if self.window.episodes else None,
             "length_mean": self.window.length_mean if self.window.episodes else None,
-            **self._measured.take(),
             "dropped": self.dropped,
             "reused": self.reused,
-            "staleness": counts,
+            "staleness": staleness,
         }
+        return counts | self._measured.take() | counts  # an agent's metric must not take the place of a count
 
     def summary(self) -> dict[str, Any]:
         """What the result says of the learner's side."""

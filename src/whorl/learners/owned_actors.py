@@ -69,9 +69,10 @@ class OwnedActors:
         if board.version < 0:
             return None
         buffer = board.layout.allocate()
-        board.read(buffer)
+        version = board.read(buffer)
         found = board.layout.views(buffer)
-        self._ledgers[strand].stand_at(found)
+        if version >= self._ledgers[strand].number:  # else it stands there, and may have left the episodes of its lanes
+            self._ledgers[strand].stand_at(found)
         return found
 
     def lost(self, body: Mapping[str, Any], hand_overs: int | None = None) -> int:
@@ -87,9 +88,10 @@ class OwnedActors:
             if int(newest["incarnation"][0]) >= int(body["incarnation"]):
                 return 0  # it had been started before this was heard, and has begun
             handed_over = int(newest["handed_over"][0])
-            lost -= handed_over - self._begun_at[actor]
+            its_own = handed_over - self._begun_at[actor]
+            lost -= its_own
             self._begun_at[actor] = handed_over
-            if hand_overs is not None and int(newest["hand_overs"][0]) > hand_overs:
+            if its_own and hand_overs is not None and int(newest["hand_overs"][0]) > hand_overs:
                 lost += env_steps_of(newest)  # written down, and then it died
         self._line.send("lost_env_steps", {"env_steps": lost})
         abandoned = 0

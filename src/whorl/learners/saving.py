@@ -26,6 +26,7 @@ from whorl.runs.checkpoint import (
     Draft,
     SaveRequest,
     load_latest,
+    taking_over,
 )
 from whorl.types import Arrays
 
@@ -61,7 +62,11 @@ class Saving:
         checkpoint = load_latest(self._folder, _is_a_learners) if self._learner.stores else load_latest(self._folder)
         if checkpoint is None:
             return []
-        warnings = checkpoint.warnings + self._learner.load(checkpoint.arrays, checkpoint.values["state"])
+        with taking_over(checkpoint.path):
+            return checkpoint.warnings + self._take_over(checkpoint)
+
+    def _take_over(self, checkpoint: Checkpoint) -> list[str]:
+        warnings = self._learner.load(checkpoint.arrays, checkpoint.values["state"])
         self.updates = self._learner.updates
         self.untold_env_steps = int(checkpoint.values["state"].get("untold_env_steps", 0))
         self._newest = checkpoint.path

@@ -46,6 +46,16 @@ class Ring(Protocol[Item_co]):
         """Every place that can be drawn, oldest first."""
         ...
 
+    @property
+    def lead_rows(self) -> int:
+        """Rows that ``apart`` puts before a trajectory."""
+        ...
+
+    def apart(self, trajectory: Arrays) -> Arrays:
+        """The trajectory with all that it needs where neither the rows before it nor those behind it follow on it: a
+        row behind it, and perhaps some before it."""
+        ...
+
     def insert(self, trajectory: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Append rows: the places that can be drawn from now on, and those that no longer can, oldest first."""
         ...
@@ -123,6 +133,15 @@ class Memory(Generic[Item]):
     def capacity(self) -> int:
         """Places that can be drawn, at most."""
         return self._ring.capacity
+
+    @property
+    def lead_rows(self) -> int:
+        """Rows that ``apart`` puts before a trajectory."""
+        return self._ring.lead_rows
+
+    def apart(self, trajectory: Arrays) -> Arrays:
+        """The trajectory, to be inserted where trajectories do not follow on each other."""
+        return self._ring.apart(trajectory)
 
     def places_of(self, trajectory: Arrays) -> int:
         """How many places a trajectory takes."""

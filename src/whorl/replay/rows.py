@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whorl.errors import CheckpointError
+from whorl.replay.frames import AGE, Stacks, newest_only, stacked_leaves
 from whorl.trajectory.layout import PER_LANE, PER_TRAJECTORY
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout, leaves_of
 
@@ -79,9 +80,11 @@ def in_one_column(trajectory: Arrays) -> Arrays:
 
 def row_layout(env: EnvSpec, lanes: int, rows: int, extra: Sequence[Field] = ()) -> Layout:
     """The arrays of a ring: [rows, lanes, ...]."""
+    age = (Field(AGE, (rows, lanes), "uint8"),) if stacked_leaves(env) else ()
     return Layout(
         (
-            *env.observation_fields("obs/", rows, lanes),
+            *newest_only(env).observation_fields("obs/", rows, lanes),
+            *age,
             Field("action", (rows, lanes, *env.action.shape), env.action.dtype),
             Field("reward", (rows, lanes), "float32"),
             *(Field(name, (rows, lanes), "bool") for name in ("terminated", "truncated", "valid")),
@@ -107,6 +110,7 @@ class RowRing:
         self._flat = {name: array.reshape(rows * lanes, *array.shape[2:]) for name, array in self.arrays.items()}
         self._observation = leaves_of(self._flat, "obs/")
         self._extra = [field.name for field in extra]
+        self._stacks = Stacks(env)
         self._powers = np.power(discount, np.arange(n_step + 1)).astype(np.float32)
 
     @property
@@ -114,11 +118,22 @@ class RowRing:
         """Places for rows, over all lanes."""
         return self.rows * self.lanes
 
+    @property
+    def lead_rows(self) -> int:
+        """Rows that ``apart`` puts before a trajectory."""
+        return self._stacks.lead_rows
+
+    def apart(self, trajectory: Arrays) -> Arrays:
+        """The trajectory with all that it needs where neither the rows before it nor those behind it follow on it."""
+        return self._stacks.with_lead(with_cut(trajectory))
+
     def insert(self, trajectory: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Append a trajectory's rows. Returns the indices that can be drawn from now on, and those that no longer
         can."""
+        if not self.head and not trajectory["first"][0].all():
+            trajectory = self._stacks.with_lead(trajectory)
         count = len(trajectory["reward"])
-        if count + self.n_step >= self.rows:
+        if count + self.n_step + self.lead_rows >= self.rows:
             raise ValueError(f"a trajectory of {count} rows does not fit a ring of {self.rows} rows")
         before = self._drawable(self.head)
         after = self._drawable(self.head + count)
@@ -128,10 +143,18 @@ class RowRing:
         old = old[self._flat["valid"][old]]
         slots = self._slots(self.head, self.head + count)
         for name, array in self.arrays.items():
-            array[slots] = trajectory[name][:count]
+            array[slots] = self._stored(name, trajectory, count)
         self.head += count
         new = self._indices(max(after.start, before.stop), after.stop)
         return new[self._flat["valid"][new]], old
+
+    def _stored(self, name: str, trajectory: Arrays, count: int) -> Array:
+        if name == AGE:
+            before = self.arrays[AGE][(self.head - 1) % self.rows]
+            return self._stacks.ages(trajectory["first"][:count], before)
+        if name.startswith("obs/"):
+            return self._stacks.newest(name.removeprefix("obs/"), trajectory[name][:count])
+        return trajectory[name][:count]
 
     def _close_given_up(self, begins: Array) -> None:
         """Where the next row begins an episode, the last one here is of an episode that was given up between two
@@ -145,8 +168,9 @@ class RowRing:
         return self._indices(self.head, self.head + len(trajectory["reward"]))
 
     def _drawable(self, head: int) -> range:
-        """Rows (counted from the beginning) whose whole n-step return is stored."""
-        return range(max(0, head - self.rows), max(0, head - self.n_step))
+        """Rows (counted from the beginning) whose whole n-step return is stored, and the whole of their stacks."""
+        begin = head - self.rows + self.lead_rows if head > self.rows else 0
+        return range(begin, max(begin, head - self.n_step))
 
     def _slots(self, start: int, stop: int) -> slice | NDArray[np.int64]:
         """Where these rows lie: side by side, unless the ring's end is between them."""
@@ -177,13 +201,19 @@ class RowRing:
                 going_on &= ~(ended | flat["truncated"].take(at))
         discount[terminated] = 0
         return Transitions(
-            observation={name: leaf.take(indices, 0) for name, leaf in self._observation.items()},
+            observation=self._gather(indices),
             action=flat["action"].take(indices, 0),
             reward=reward,
-            next_observation={name: leaf.take(last, 0) for name, leaf in self._observation.items()},
+            next_observation=self._gather(last),
             discount=discount,
             fields={name: flat[name].take(indices, 0) for name in self._extra},
         )
+
+    def _gather(self, indices: Array) -> Arrays:
+        ages = self._flat.get(AGE, indices)
+        return {
+            name: self._stacks.gather(name, leaf, ages, indices, self.lanes) for name, leaf in self._observation.items()
+        }
 
     def _later(self, indices: Array) -> NDArray[np.int64]:
         """One row later in the same lanes."""

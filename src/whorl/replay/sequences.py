@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whorl.errors import CheckpointError
+from whorl.replay.frames import as_they_are
 from whorl.replay.memory import Drawn, Memory
 from whorl.replay.rows import RowRing
 from whorl.types import Array, Arrays, EnvSpec, Field, leaves_of
@@ -63,7 +64,7 @@ class SequenceRing:
         """Trajectories that are kept."""
         if self.blocks * length < self.span + length:
             raise ValueError(f"{rows} rows cannot hold sequences of {self.span} rows that begin every {length}")
-        self._ring = RowRing(env, lanes, self.blocks * length, 1, 1.0, (_FIRST,))
+        self._ring = RowRing(as_they_are(env), lanes, self.blocks * length, 1, 1.0, (_FIRST,))
         self._states: Arrays = {f.name: np.zeros((self.blocks, lanes, *f.shape), f.dtype) for f in state}
 
     @property
@@ -81,6 +82,15 @@ class SequenceRing:
         """Every sequence that is stored whole, oldest first."""
         whole = self._drawable(self.head)
         return self._indices(whole.start, whole.stop)
+
+    @property
+    def lead_rows(self) -> int:
+        """None: a sequence's rows lie side by side, with whole stacks of frames."""
+        return 0
+
+    def apart(self, trajectory: Arrays) -> Arrays:
+        """The trajectory with a row more that cuts it off."""
+        return self._ring.apart(trajectory)
 
     def insert(self, trajectory: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Append a trajectory, or several one after the other with the states before each. Returns the sequences that

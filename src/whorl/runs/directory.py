@@ -7,7 +7,7 @@ runs/ppo-CartPole-v1-1/
     logs/            one file per role
     result.json      at the end
     lock             who writes here, and the fencing token
-    wish.json, answer.json    what another process asked of the run (whorl resize)
+    wish-ID.json, answer-ID.json    what another process asks of the run (whorl resize)
 """
 
 from __future__ import annotations

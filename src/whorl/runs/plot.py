@@ -72,6 +72,8 @@ def plot_runs(paths: Sequence[Path | str], out: Path | str) -> Path:
         _draw(speed, group, "env_steps_per_s", colour, raw=False)
     _label(returns, speed, groups)
     out = Path(out)
+    if out.is_dir():
+        raise BadInputError(f"{out}: a directory; name a picture in it, such as {out / 'curve.png'}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(out)

@@ -19,6 +19,11 @@ MOST_STRANDS = 32
 """Of one actor: each needs slots of its channel."""
 
 
+def group_of(actors: int, groups: int, index: int) -> range:
+    """One of so many contiguous groups of actors: equally many in all, but for one more or less."""
+    return range(index * actors // groups, (index + 1) * actors // groups)
+
+
 def strand_width(envs_per_actor: int) -> int:
     """Lanes of a strand where each should move on alone: one, or the fewest that leave an actor few enough strands."""
     return next(
@@ -101,17 +106,17 @@ class LaneMap:
         return range(strand * self.envs_per_strand, (strand + 1) * self.envs_per_strand)
 
     def actors_of_learner(self, learner: int) -> range:
-        """The actors of this learner: equally many for all, but for one more or less where that cannot be."""
-        return range(learner * self.actors // self.learners, (learner + 1) * self.actors // self.learners)
+        """The actors of this learner."""
+        return group_of(self.actors, self.learners, learner)
 
     def learner_of_actor(self, actor: int) -> int:
         """The inverse of ``actors_of_learner``."""
         return ((actor + 1) * self.learners - 1) // self.actors
 
-    def acting(self, count: int) -> list[int]:
-        """The actors that act when so many do: evenly many of each learner's, as far as that goes."""
-        groups = [self.actors_of_learner(learner) for learner in range(self.learners)]
-        by_turns = [group[place] for place in range(self.actors) for group in groups if place < len(group)]
+    def acting(self, count: int, groups: int) -> list[int]:
+        """The actors that act when so many do: evenly many of each of so many groups, as far as that goes."""
+        all_groups = [group_of(self.actors, groups, index) for index in range(groups)]
+        by_turns = [group[place] for place in range(self.actors) for group in all_groups if place < len(group)]
         return by_turns[:count]
 
     def shards_of_learner(self, learner: int) -> range:

@@ -23,8 +23,8 @@ def _any_agent(config: Config, agent: AgentSpec) -> None:
     del config, agent
 
 
-def _one_for_each_learner(job: Job) -> int:
-    return job.lane_map.learners
+def _one_for_each_taker(job: Job) -> int:
+    return job.takers
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Workflow:
     """Slow environments of an actor may have trajectories of their own, so that none waits for another."""
     learners_act: bool = False
     """There are no actors: each learner acts for its own share of the environments."""
-    fewest_acting: Callable[[Job], int] = _one_for_each_learner
+    fewest_acting: Callable[[Job], int] = _one_for_each_taker
     """Actors that must act at the least: fewer have no room for what an update learns from."""
     settings: tuple[str, ...] = PACING
     """Settings below ``workflow.`` that mean something in it; others are refused."""

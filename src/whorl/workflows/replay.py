@@ -19,6 +19,7 @@ from dataclasses import replace
 from whorl.actors.actor import Actor
 from whorl.actors.ladder import Ladder, ladder_powers
 from whorl.agents.contract import AgentSpec
+from whorl.agents.registry import get_agent
 from whorl.config.schema import Config
 from whorl.engines.contract import Board, Channel, ChannelSpec, Group, Plan, Role, RoleGenerator, RoleId, RoleSpec
 from whorl.errors import ConfigError
@@ -180,21 +181,26 @@ def check(config: Config, agent: AgentSpec) -> None:
             f"{config.agent_name} learns from each trajectory once, and in replay everything comes from a memory: use "
             "dqn, ddpg, td3 or sac, or --workflow sync"
         )
-    settings, resources, shards = config.agent, config.resources, config.workflow.replay_shards
+    drawn, resources, shards = agent.draws, config.resources, config.workflow.replay_shards
+    if drawn is None or get_agent(config.agent_name).memory is None:
+        raise ConfigError(
+            f"{config.agent_name} holds its memory itself, and in replay others hold it, for which an agent needs "
+            "Agent.memory, AgentSpec.draws and a learning half with draw_from: use --workflow async"
+        )
     if shards > resources.actors:
         raise ConfigError(
             f"workflow.replay_shards = {shards}: each replay has actors of its own, and there are "
             f"{resources.actors}: use at most {resources.actors}, or more --actors"
         )
-    if settings.batch_size % resources.shards:
+    if drawn.batch_size % resources.shards:
         raise ConfigError(
-            f"agent.batch_size = {settings.batch_size} cannot be shared out evenly over {resources.shards} shards: use "
-            f"a multiple such as {max(1, settings.batch_size // resources.shards) * resources.shards}"
+            f"agent.batch_size = {drawn.batch_size} cannot be shared out evenly over {resources.shards} shards: use "
+            f"a multiple such as {max(1, drawn.batch_size // resources.shards) * resources.shards}"
         )
-    rows, needed = settings.replay.capacity // shards, least_rows(config)
+    rows, needed = drawn.capacity // shards, least_rows(agent, resources.envs_per_actor)
     if rows < needed:
         raise ConfigError(
-            f"agent.replay.capacity = {settings.replay.capacity} leaves {rows} rows for each of {shards} replays, and "
+            f"agent.replay.capacity = {drawn.capacity} leaves {rows} rows for each of {shards} replays, and "
             f"{needed} are needed: use a capacity of at least {needed * shards}"
         )
 

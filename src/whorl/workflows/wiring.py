@@ -47,7 +47,7 @@ def actors_to_learners(job: Job, run_actor: str, run_learner: str, slots: int) -
            +---------- weights (Board) -------+ learner 0
     """
     lanes, agent, learners, actors = job.lane_map, job.agent_spec, learner_ids(job), actor_ids(job)
-    acting = lanes.acting(actors_at(job.config.resources, 0))
+    acting = job.acting(actors_at(job.config.resources, 0))
     roles = [
         RoleSpec(
             learner,

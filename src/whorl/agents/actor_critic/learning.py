@@ -222,8 +222,12 @@ class ActorCriticLearning(ABC):
         self._optimiser.apply(gradient * scale, self._learning_rate)
 
     def _check_minibatches(self, settings: LearnerSettings) -> None:
-        """Where a minibatch is whole lanes, there must be enough of them in each shard."""
+        """None may be empty; where one is whole lanes, there must be enough of them in each shard."""
         lanes = settings.lanes // settings.shards
+        if lanes * self._config.rows < self.minibatches:
+            raise ConfigError(
+                f"agent.minibatches = {self.minibatches}: each shard has {lanes * self._config.rows} rows; use fewer"
+            )
         if (self.whole_lanes or self.network.recurrent) and lanes < self.minibatches:
             why = "" if self.whole_lanes else " with an LSTM"
             raise ConfigError(

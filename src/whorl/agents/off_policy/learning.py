@@ -33,7 +33,6 @@ from whorl.agents.off_policy.targets import Following, TargetNetwork
 from whorl.errors import WhorlError
 from whorl.models.flat import FlatParameters
 from whorl.replay.memory import Drawn, Item, Memory, Source
-from whorl.replay.rows import with_cut
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
 _DRAWING, _NOISE = 0, 1
@@ -123,7 +122,8 @@ class ReplayLearning(ABC, Generic[Item]):
         """Store this learner's shards of the batch."""
         self.progress = progress
         for shard, trajectory in shards.items():
-            self.replay(shard).insert(trajectory if self.settings.contiguous else with_cut(trajectory))
+            replay = self.replay(shard)
+            replay.insert(trajectory if self.settings.contiguous else replay.apart(trajectory))
         self._drawn = {}
         self._measured = {}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from whorl.agents.contract import AgentSpec
+from whorl.agents.contract import AgentSpec, Draws
 from whorl.agents.off_policy.parameters import ParameterPlan
 from whorl.agents.off_policy.settings import OffPolicyConfig
 from whorl.errors import ConfigError
+from whorl.replay.frames import as_they_are, lead_rows_of
 from whorl.replay.rows import row_layout
 from whorl.types import EnvSpec, Field, Layout
 
@@ -40,7 +41,15 @@ def build_spec(
         lead_rows=lead_rows,
         staleness="any",
         replay="prioritised" if config.replay.prioritised else "uniform",
+        draws=Draws(
+            batch_size=config.batch_size,
+            gradient_steps=config.gradient_steps,
+            capacity=config.replay.capacity,
+            learning_starts=config.learning_starts,
+            n_step=config.n_step,
+        ),
         replay_bytes=replay_bytes(config, env, fields),
+        replay_lead_rows=lead_rows_of(_as_stored(config, env)),
         discount=config.discount,
         acting=acting,
         exploration=exploration,
@@ -52,8 +61,13 @@ def build_spec(
 def replay_bytes(config: OffPolicyConfig, env: EnvSpec, extra: Sequence[Field] = ()) -> int:
     """The memory of a full replay: rows, the order they were stored in, and priorities with their tree."""
     capacity = config.replay.capacity
-    rows = sum(field.size_bytes for field in row_layout(env, 1, capacity, extra).fields)
+    rows = sum(field.size_bytes for field in row_layout(_as_stored(config, env), 1, capacity, extra).fields)
     return rows + capacity * (8 + (17 if config.replay.prioritised else 0))
+
+
+def _as_stored(config: OffPolicyConfig, env: EnvSpec) -> EnvSpec:
+    """Sequences hold whole stacks of frames."""
+    return as_they_are(env) if config.network.core == "lstm" else env
 
 
 def _check_batch(config: OffPolicyConfig) -> None:

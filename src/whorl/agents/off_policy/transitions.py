@@ -34,9 +34,10 @@ class OffPolicyLearning(ReplayLearning[Transitions]):
         targets: Mapping[str, Following],
     ) -> None:
         super().__init__(config, env, settings, spec, plan, phases, targets)
-        self._rows = rows_per_lane(config, settings, config.n_step)
+        self._rows = rows_per_lane(config, settings, spec.replay_lead_rows + config.n_step)
         # Uniform draws do not depend on what is learnt from them, so that many steps' worth are gathered at once.
-        each = 2 * spec.replay_bytes * self.shard_batch // config.replay.capacity
+        observation_bytes = sum(field.size_bytes for field in env.observation_fields(""))
+        each = 2 * max(observation_bytes, spec.replay_bytes // config.replay.capacity) * self.shard_batch
         self.steps_at_once = 1 if config.replay.prioritised else max(1, min(BLOCK_BYTES // each, self.steps_each))
         """Gradient steps whose draws are gathered together: a *block*."""
         self._blocks: dict[int, tuple[int, Batch]] = {}

@@ -27,7 +27,7 @@ from whorl.engines.contract import (
     RoleSpec,
     Wait,
 )
-from whorl.engines.entries import load_entry
+from whorl.engines.entries import begin_role, load_entry
 from whorl.engines.faults import VARIABLE, parse_faults
 from whorl.engines.inline.clock import InlineClock
 from whorl.engines.inline.endpoints import (
@@ -123,7 +123,7 @@ class InlineCluster:
             for argument, wired in spec.endpoints.items()
         }
         role = Role(spec.id, incarnation, line, clock, plain_copy(self._job))
-        return load_entry(spec.entry)(role, **arguments)
+        return begin_role(load_entry(spec.entry), role, arguments)
 
     def park(self, roles: Iterable[RoleId]) -> None:
         """Leave these as they are once they have ended."""

@@ -11,7 +11,7 @@ from whorl.engines.faults import VARIABLE, parse_faults
 from whorl.engines.local.limits import check_descriptors, check_memory
 from whorl.engines.local.status import PAGE_BYTES
 from whorl.engines.local.supervisor import LocalCluster
-from whorl.engines.local.wiring import check_wiring, needed_bytes, needed_descriptors
+from whorl.engines.local.wiring import check_slots, needed_bytes, needed_descriptors
 from whorl.errors import BadInputError
 
 
@@ -29,7 +29,7 @@ class LocalEngine:
         if sys.platform != "linux":
             raise BadInputError("the local engine needs Linux (memfd, pidfd); use --engine inline")
         plan.check()
-        check_wiring(plan)
+        check_slots(plan)
         parse_faults(os.environ.get(VARIABLE, ""))
         check_memory(needed_bytes(plan) + PAGE_BYTES * len(plan.roles))
         check_descriptors(needed_descriptors(plan))

@@ -23,6 +23,7 @@ from whorl.engines.local.memory import create_segment, map_segment
 from whorl.engines.local.spawner import Spawner
 from whorl.engines.local.status import PAGE_BYTES, StatusPage
 from whorl.engines.local.wiring import Wiring
+from whorl.errors import BadInputError
 
 TERM_S = 2.0
 KILL_S = 2.0
@@ -55,8 +56,11 @@ class Fleet:
             raise
 
     def _make_roles(self, log_folder: str) -> None:
-        if log_folder:
-            Path(log_folder).mkdir(parents=True, exist_ok=True)
+        try:
+            if log_folder:
+                Path(log_folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInputError(f"{log_folder}: cannot keep logs there: {error.strerror}") from error
         for spec in self._plan.roles:
             descriptor = create_segment(f"status-{spec.id}", PAGE_BYTES)
             log_path = str(Path(log_folder, f"{spec.id}.log").absolute()) if log_folder else ""

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from whorl.engines.contract import Role, RoleId
-from whorl.engines.entries import load_entry
+from whorl.engines.entries import begin_role, load_entry
 from whorl.engines.local.limits import is_out_of_memory
 from whorl.engines.local.line import RoleLine
 from whorl.engines.local.loop import Dismissed, RoleLoop
@@ -52,7 +52,7 @@ def _run(request: dict[str, Any], descriptors: list[int]) -> int:
         }
         role = Role(role_id, request["incarnation"], line, clock, request["job"], dict(request["deaths"]))
         clock.enter("other")
-        loop.drive(entry(role, **arguments))
+        loop.drive(begin_role(entry, role, arguments))
     except Dismissed:
         raise
     except BaseException as error:

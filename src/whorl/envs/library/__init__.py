@@ -1,4 +1,4 @@
-"""Environments of our own under ``whorl/...``: slow ones, exact ones to test agents with, and ones that misbehave.
+"""Environments of our own under ``whorl/...``: the Booster, slow ones, exact ones to test with, ones that misbehave.
 
 They are registered with Gymnasium when one is first asked for, and never at import.
 """
@@ -25,6 +25,8 @@ _ENTRIES = {
     "whorl/Image-v0": "rich:Image",
     "whorl/Endless-v0": "odd:Endless",
     "whorl/Empty-v0": "odd:Empty",
+    "whorl/Booster-v0": "booster.env:Booster",
+    "whorl/BoosterContinuous-v0": "booster.env:BoosterContinuous",
     "whorl/Crash-v0": "faulty:Crash",
     "whorl/Hang-v0": "faulty:Hang",
     "whorl/NaN-v0": "faulty:NotFinite",

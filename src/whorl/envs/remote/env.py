@@ -39,6 +39,8 @@ class RemoteEnv(gymnasium.Env[Any, Any]):
             self._copies.close()
             raise
         self.metadata = {"render_modes": [], "restore": spec.restore}
+        if len(spec.observation) == 1:
+            self.frame_stack, self.frame_stack_padding = spec.observation[0].frames, spec.observation[0].padding
         self.spec = GymnasiumSpec(
             "whorl/Remote-v0",
             entry_point=f"{__name__}:RemoteEnv",

@@ -6,7 +6,9 @@ Whoever receives them checks their number and the exact length of each before lo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
+import msgspec
 import numpy as np
 
 from whorl.envs.remote.messages import Action, Leaf, Malformed, Spec
@@ -75,7 +77,7 @@ def _little(field: Field) -> np.dtype[np.generic]:
 def spec_to_wire(spec: EnvSpec) -> Spec:
     """What a server tells of its environment."""
     leaves = [
-        Leaf(leaf.name, leaf.kind, list(leaf.shape), leaf.dtype, leaf.low, leaf.high, leaf.n)  # type: ignore[arg-type]
+        Leaf(**{**asdict(leaf), "shape": list(leaf.shape)})  # as plain values the two are the same
         for leaf in spec.observation
     ]
     of = spec.action
@@ -86,8 +88,7 @@ def spec_to_wire(spec: EnvSpec) -> Spec:
 def spec_from_wire(spec: Spec, env_id: str) -> EnvSpec:
     """What a client knows of a served environment; ``Malformed`` when the numbers do not go together."""
     leaves = tuple(
-        ObservationLeaf(leaf.name, leaf.kind, tuple(leaf.shape), leaf.dtype, leaf.low, leaf.high, leaf.n)
-        for leaf in spec.observation
+        ObservationLeaf(**{**msgspec.structs.asdict(leaf), "shape": tuple(leaf.shape)}) for leaf in spec.observation
     )
     of = spec.action
     action = ActionSpec(of.kind, tuple(of.shape), of.dtype, tuple(of.nvec), tuple(of.low), tuple(of.high))
@@ -103,6 +104,8 @@ def _check(leaves: tuple[ObservationLeaf, ...], action: ActionSpec) -> None:
         dtype, axes = {"vector": ("float32", None), "image": ("uint8", 3), "discrete": ("int64", 0)}[leaf.kind]
         if leaf.dtype != dtype or axes not in (None, len(leaf.shape)) or (leaf.kind == "discrete") != (leaf.n > 0):
             raise Malformed(f"leaf {leaf.name!r}: {leaf.kind} {leaf.dtype}{list(leaf.shape)} with n = {leaf.n}")
+        if leaf.frames > 1 and (leaf.kind != "image" or leaf.shape[0] % leaf.frames):
+            raise Malformed(f"leaf {leaf.name!r}: {leaf.kind} {list(leaf.shape)} of {leaf.frames} frames")
         if not leaf.low <= leaf.high:
             raise Malformed(f"leaf {leaf.name!r} has bounds {leaf.low}..{leaf.high}")
     size = Field("action", action.shape, "uint8").size_bytes

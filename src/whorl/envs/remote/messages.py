@@ -43,6 +43,8 @@ class Leaf(Struct, forbid_unknown_fields=True, frozen=True):
     low: float
     high: float
     n: Natural = 0
+    frames: Annotated[int, Meta(ge=1, le=255)] = 1
+    padding: Literal["reset", "zero"] = "reset"
 
 
 class Action(Struct, forbid_unknown_fields=True, frozen=True):

@@ -12,7 +12,7 @@ from whorl.job import Job
 from whorl.learners.learner import Batch, Learner
 from whorl.learners.replay.drawing import Errors, Waiting, write_back
 from whorl.learners.replay.news import News, news_tally_layout
-from whorl.learners.replay.rations import BatchForm, Rations
+from whorl.learners.replay.rations import BatchForm, Rations, draws_of
 from whorl.types import Array, Arrays, Layout
 
 
@@ -40,7 +40,7 @@ class ReplayLearner(Learner):
         self._clock.enter("learning")
         yield from self._hear(batch, tally)
         # Replays hand nothing out before learning is to start; of what each of them holds only a part is known here.
-        env_steps = max(self.env_steps, self.job.config.agent.learning_starts)
+        env_steps = max(self.env_steps, draws_of(self.job.agent_spec).learning_starts)
         for i, waiting in enumerate(self._waiting.values()):
             waiting.begin(batch[i :: len(self._waiting)])
         self.learning.begin({}, Progress(self.updates, env_steps, self.job.config.run.steps))

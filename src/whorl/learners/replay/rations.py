@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from whorl.agents.contract import MemorySize
-from whorl.config.schema import Config
+from whorl.agents.contract import AgentSpec, Draws, MemorySize
 from whorl.job import Job
 from whorl.learners.replay.news import news_fields
 from whorl.replay.memory import Drawn, Memory
@@ -22,6 +21,12 @@ from whorl.types import Arrays, Field, Layout, leaves_of
 MOST_BATCHES = 32
 """Of an update, for each learner, but for at least one of each shard."""
 _DRAWN = "drawn/"
+
+
+def draws_of(agent: AgentSpec) -> Draws:
+    """Of an agent that the workflow has not refused."""
+    assert agent.draws is not None
+    return agent.draws
 
 
 @dataclass(frozen=True)
@@ -39,11 +44,11 @@ class Rations:
     @classmethod
     def of(cls, job: Job) -> Rations:
         """Of a job whose agent has a replay."""
-        agent, lanes = job.config.agent, job.lane_map
+        drawn, lanes = draws_of(job.agent_spec), job.lane_map
         shards = lanes.shards // lanes.learners
-        steps = agent.gradient_steps or agent.rows * lanes.batch_lanes
+        steps = drawn.gradient_steps or job.agent_spec.rows * lanes.batch_lanes
         each = -(-steps * shards // MOST_BATCHES)
-        return cls(agent.batch_size // lanes.shards, steps, each, shards * -(-steps // each))
+        return cls(drawn.batch_size // lanes.shards, steps, each, shards * -(-steps // each))
 
     @property
     def draws(self) -> int:
@@ -56,8 +61,8 @@ def samples_per_insert(job: Job) -> float:
     wanted = job.config.workflow.samples_per_insert
     if wanted is not None:
         return float(wanted)
-    agent, rations = job.config.agent, Rations.of(job)
-    return float(agent.batch_size * rations.gradient_steps / (agent.rows * job.lane_map.batch_lanes))
+    drawn = draws_of(job.agent_spec).batch_size * Rations.of(job).gradient_steps
+    return drawn / (job.agent_spec.rows * job.lane_map.batch_lanes)
 
 
 def make_memory(job: Job, rows: int) -> Memory[Any]:
@@ -66,10 +71,10 @@ def make_memory(job: Job, rows: int) -> Memory[Any]:
     return job.agent.memory(job.config.agent, job.env, MemorySize(1, rows, contiguous=False))
 
 
-def least_rows(config: Config) -> int:
+def least_rows(agent: AgentSpec, envs_per_actor: int) -> int:
     """A memory must be able to take a trajectory in, and still have something to draw from."""
-    length = config.agent.rows + 1
-    return int(length * (config.resources.envs_per_actor + 2 + -(-config.agent.n_step // length)))
+    length = agent.replay_lead_rows + agent.rows + 1
+    return length * (envs_per_actor + 2 + -(-draws_of(agent).n_step // length))
 
 
 class BatchForm:
@@ -77,7 +82,8 @@ class BatchForm:
 
     def __init__(self, job: Job) -> None:
         count = Rations.of(job).draws
-        blank = make_memory(job, least_rows(job.config)).take(np.zeros(count, np.int64))
+        least = least_rows(job.agent_spec, job.config.resources.envs_per_actor)
+        blank = make_memory(job, least).take(np.zeros(count, np.int64))
         self._kind = type(blank)
         self.layout = Layout(
             (

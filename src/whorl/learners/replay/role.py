@@ -14,7 +14,7 @@ from whorl.learners.learner import Batch
 from whorl.learners.pieces import Pieces
 from whorl.learners.replay.store import Store
 from whorl.learners.saving import STORED
-from whorl.runs.checkpoint import load
+from whorl.runs.checkpoint import load, taking_over
 
 _FIRST_LEARNER = RoleId("learner", 0)
 SAVE_TIMEOUT_S = 600.0
@@ -88,7 +88,8 @@ class Replay:
         if message.body["checkpoint"]:
             path, mine = Path(message.body["checkpoint"]), (f"{STORED}{self._role.id.index}-", "ledger.")
             checkpoint = load(path, lambda name: name.startswith(mine))
-            self._pieces.loaded(self._store.load(checkpoint.arrays), path)
+            with taking_over(path):
+                self._pieces.loaded(self._store.load(checkpoint.arrays), path)
         self._arrivals.start()
         for body in losses:
             self._arrivals.lost(body)

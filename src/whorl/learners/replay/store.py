@@ -14,11 +14,12 @@ from whorl.learners.learner import count_staleness
 from whorl.learners.ledger import Ledger, cut_saved, join_saved, make_ledgers, own
 from whorl.learners.replay.news import News
 from whorl.learners.replay.pace import Pace
-from whorl.learners.replay.rations import BatchForm, Rations, make_memory, samples_per_insert
+from whorl.learners.replay.rations import BatchForm, Rations, draws_of, make_memory, samples_per_insert
 from whorl.learners.saving import STORED
 from whorl.ops.noise import generator
 from whorl.replay.memory import Memory
-from whorl.replay.rows import in_one_column, with_cut
+from whorl.replay.rows import in_one_column
+from whorl.trajectory.lanes import group_of
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Array, Arrays
 
@@ -28,24 +29,23 @@ _STATE = "shard"
 
 
 def actors_of_store(job: Job, index: int) -> range:
-    """The actors whose trajectories go to a replay: a contiguous range, as equal as can be."""
-    actors, stores = job.lane_map.actors, job.config.workflow.replay_shards
-    return range(index * actors // stores, (index + 1) * actors // stores)
+    """The actors whose trajectories go to a replay."""
+    return group_of(job.lane_map.actors, job.config.workflow.replay_shards, index)
 
 
 class Store:
     """One of the replays of a run."""
 
     def __init__(self, job: Job, index: int, learners: int) -> None:
-        agent, stores = job.config.agent, job.config.workflow.replay_shards
+        wanted, stores = draws_of(job.agent_spec), job.config.workflow.replay_shards
         rations = Rations.of(job)
         self.job, self._index, self._stores = job, index, stores
         self._form = BatchForm(job)
         self._draws = rations.draws
-        self._memory: Memory[Any] = make_memory(job, agent.replay.capacity // stores)
+        self._memory: Memory[Any] = make_memory(job, wanted.capacity // stores)
         self.actors = actors_of_store(job, index)
         self.ledgers = make_ledgers(job, self.actors)
-        self._pace = Pace(samples_per_insert(job), -(-agent.learning_starts // stores), rations.draws)
+        self._pace = Pace(samples_per_insert(job), -(-wanted.learning_starts // stores), rations.draws)
         self._drawn_before = np.full(self._memory.capacity, -1, np.int64)
         """By place: the generation that was last drawn."""
         self._news = News()
@@ -78,14 +78,14 @@ class Store:
         count_staleness(max(updates, 0), trajectory, env_steps, self._news.staleness)
         rows = dict(trajectory)
         priority = rows.pop("priority", None)
-        column = in_one_column(with_cut(rows))
+        column = in_one_column(self._memory.apart(rows))
         self._memory.insert(column, None if priority is None else self._by_place(priority, column))
         self._pace.inserted += env_steps
 
     def _by_place(self, priority: Array, column: Arrays) -> Array:
-        """Lane after lane, as the rows are stored. Where each row has a priority, that of the cut has none."""
+        """Lane after lane, as the rows are stored. Where each row has a priority, those added to them have none."""
         if self._memory.places_of(column) > priority.size:
-            priority = np.concatenate([priority, np.zeros_like(priority[:1])])
+            priority = np.pad(priority, ((self._memory.lead_rows, 1), (0, 0)))
         return priority.T
 
     def fill(self, batch: Arrays, learner: int, unreleased: int) -> None:

@@ -5,7 +5,7 @@
 """
 
 from whorl.runs.checkpoint.format import Manifest
-from whorl.runs.checkpoint.reading import Checkpoint, find_checkpoints, load, load_latest
+from whorl.runs.checkpoint.reading import Checkpoint, find_checkpoints, load, load_latest, taking_over
 from whorl.runs.checkpoint.saver import BackgroundSaver, SaveOutcome, SaveRequest, save
 from whorl.runs.checkpoint.writing import CheckpointMeta, CheckpointWriter, Draft, DraftParts, attach_draft
 
@@ -24,4 +24,5 @@ __all__ = [
     "load",
     "load_latest",
     "save",
+    "taking_over",
 ]

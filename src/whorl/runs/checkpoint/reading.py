@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whorl.errors import CheckpointError
+from whorl.errors import CheckpointError, last_line
 from whorl.runs.checkpoint.format import (
     CHECKPOINT_NAME,
     MANIFEST,
@@ -65,6 +65,18 @@ class Candidate:
         match = CHECKPOINT_NAME.fullmatch(self.path.name)
         named, repeat = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
         return (self.manifest.update, self.manifest.token, repeat) if self.manifest else (named, 0, repeat)
+
+
+@contextmanager
+def taking_over(path: Path) -> Iterator[None]:
+    """What a verified checkpoint holds may still not be what is looked for: then ``CheckpointError`` says so."""
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"checkpoint {path}: whole, but not what this run needs; is it of another run or version? "
+            f"({last_line(error)})"
+        ) from error
 
 
 def _everything(name: str) -> bool:
