@@ -20,7 +20,11 @@ MOST_METRICS = 16
 
 def metrics_of(env: Any, env_id: str) -> tuple[str, ...]:
     """The names that an environment gives; ``BadInputError`` where they cannot be used."""
-    names = getattr(env.unwrapped, "episode_metrics", ())
+    return check_names(getattr(env.unwrapped, "episode_metrics", ()), env_id)
+
+
+def check_names(names: Any, env_id: str) -> tuple[str, ...]:
+    """Names that can be used; ``BadInputError`` says what is wrong with others."""
     fits = isinstance(names, tuple | list) and len(names) <= MOST_METRICS and len(set(names)) == len(names)
     if not fits or not all(isinstance(name, str) and name.isidentifier() for name in names):
         raise BadInputError(

@@ -61,6 +61,8 @@ class GymForm:
         self._all_started = False
         self._metric_names = spec.episode_metrics
         self.metrics = np.full((self._copies, len(spec.episode_metrics)), np.nan)
+        self.raised: dict[int, str] = {}
+        """Nobody can tell which copy raised."""
 
     def restart(self, seeds: Mapping[int, int]) -> None:
         """Reset some copies, each with its own seed."""

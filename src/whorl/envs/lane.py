@@ -20,6 +20,7 @@ from whorl.envs.containment import (
 from whorl.envs.door import ObservationDoor, RefusedValue, action_door, check_flag, check_reward, refuse
 from whorl.envs.episode_metrics import read_metrics
 from whorl.envs.registry import Env, make_env
+from whorl.envs.remote.address import kwargs_of
 from whorl.envs.spaces import action_spec
 from whorl.envs.stacking import with_frames
 from whorl.errors import BadInputError, EnvironmentFault, last_line
@@ -114,7 +115,7 @@ class Lane:
         try:
             result = self._env_step(action)
         except CONTAINED as error:
-            if is_users_interrupt(error):
+            if is_users_interrupt(error) or isinstance(error, EnvironmentFault):
                 raise
             raise StepRaised(self._note_fault("step", error)) from error
         self.episode_steps = steps = self.episode_steps + 1
@@ -201,7 +202,7 @@ class Lane:
 
     def _make(self) -> Env:
         with self._undone:
-            env = make_env(self.config.id, self.config.kwargs)
+            env = make_env(self.config.id, kwargs_of(self.config))
         door = ObservationDoor(env.observation_space, self.spec.env_id, self.config.max_observation_bytes)
         action = action_spec(env.action_space, self.spec.env_id)
         leaves = with_frames(env, door.leaves)

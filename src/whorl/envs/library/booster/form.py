@@ -18,6 +18,7 @@ class BoosterForm:
 
     def __init__(self, config: EnvConfig, blocks: Sequence[Array]) -> None:
         (self._block,) = blocks
+        self.raised: dict[int, str] = {}
         env = make_env(config.id, config.kwargs)
         self._changes_of = env.unwrapped.changes_of  # type: ignore[attr-defined]
         self._copies = Copies(env.unwrapped.settings, len(self._block))  # type: ignore[attr-defined]
