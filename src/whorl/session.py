@@ -213,6 +213,10 @@ class Session:
                 while self._actors_of_next_plan is not None and self._opened and not over():
                     self._change_plan()
                     self.cluster.run(enough, timeout_s)
+                if timeout_s is None and not over():
+                    raise WhorlError(
+                        f"{FIRST_LEARNER} of workflow {self.job.config.workflow.name} ended without having said `finished`"
+                    )
             except BaseException as error:
                 self.failure = error
                 raise
