@@ -214,9 +214,8 @@ class Session:
                     self._change_plan()
                     self.cluster.run(enough, timeout_s)
                 if timeout_s is None and not over():
-                    raise WhorlError(
-                        f"{FIRST_LEARNER} of workflow {self.job.config.workflow.name} ended without having said `finished`"
-                    )
+                    workflow = self.job.config.workflow.name
+                    raise WhorlError(f"{FIRST_LEARNER} of workflow {workflow} ended without having said `finished`")
             except BaseException as error:
                 self.failure = error
                 raise

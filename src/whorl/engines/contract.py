@@ -356,7 +356,8 @@ class Cluster(Protocol):
 
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
         """Supervise (inline: also run the roles) until the condition holds, all roles that carry the plan ended, or
-        the time is over. ``until`` is looked at after every message and at least every 0.2 s. Raises when a role failed for good."""
+        the time is over. ``until`` is looked at after every message and at least every 0.2 s. Raises when a role
+        failed for good."""
         ...
 
     def park(self, roles: Iterable[RoleId]) -> None:
