@@ -142,6 +142,7 @@ class InlineCluster:
         """A further incarnation, of which those are told who want to know."""
         turn.parked = turn.joins = turn.ended = False
         turn.wait = None
+        self._idle_turns = 0
         turn.incarnation += 1
         turn.line.inbox.clear()
         counted, turn.counted_before = turn.clock.counted - turn.counted_before, turn.clock.counted
@@ -167,6 +168,7 @@ class InlineCluster:
     def send(self, to: RoleId, kind: str, body: Mapping[str, Any] | None = None) -> None:
         """A message of the driver to a role."""
         self._unheard = len(self._roles)
+        self._idle_turns = 0
         self._post(to, Message(SUPERVISOR, kind, plain_copy(body or {})))
 
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
