@@ -18,6 +18,7 @@ from whorl.engines.local.limits import available_memory_bytes
 from whorl.envs.check import probe_apart
 from whorl.envs.probe import EnvProbe, probe_env
 from whorl.envs.registry import find_env
+from whorl.envs.remote.address import is_address
 from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.models.precision import resolve_precision
@@ -147,7 +148,8 @@ def _look_at(config: Config) -> EnvProbe:
 def _place(config: Config, probe: EnvProbe) -> tuple[str, bool]:
     """Which engine, and whether environments get processes of their own."""
     hosting, engine = config.env.hosting, config.engine.name
-    wants_process = hosting == "process" or (hosting == "auto" and probe.step_time_s > config.env.slow_step_s)
+    is_slow = probe.step_time_s > config.env.slow_step_s and not is_address(config.env.id)  # that has one elsewhere
+    wants_process = hosting == "process" or (hosting == "auto" and is_slow)
     if not engine:
         alone = config.resources.actors == 1 and config.resources.learners == 1
         engine = "inline" if alone and not wants_process and config.workflow.name == "sync" else "local"

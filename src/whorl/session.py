@@ -213,6 +213,9 @@ class Session:
                 while self._actors_of_next_plan is not None and self._opened and not over():
                     self._change_plan()
                     self.cluster.run(enough, timeout_s)
+                if timeout_s is None and not over():
+                    workflow = self.job.config.workflow.name
+                    raise WhorlError(f"{FIRST_LEARNER} of workflow {workflow} ended without having said `finished`")
             except BaseException as error:
                 self.failure = error
                 raise

@@ -131,6 +131,9 @@ class EnvSpec:
     """A vector form exists in which each copy has its own seed and can be reset alone."""
     max_episode_steps: int
     """Longer episodes are truncated here."""
+    episode_metrics: tuple[str, ...] = ()
+    """What its ``info`` tells of an episode when that ends, by name. ``episode_return`` takes the place of the sum of
+    rewards, and an end without it (the loss of a life) is none to be counted."""
 
     def observation_fields(self, prefix: str, *leading: int) -> tuple[Field, ...]:
         """The observation's leaves as layout fields ``{prefix}{leaf}`` of shape [*leading, *leaf.shape]."""

@@ -35,6 +35,19 @@ def test_the_driver_talks_to_a_role_in_order(engine, recorder):
             cluster.send(RoleId("ghost", 0), "stop")
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_role_hears_the_driver_after_a_time_in_which_everybody_waited(engine, recorder, place):
+    """Whoever's turn it is next: nobody is taken for stalled before that role has had one."""
+    waiting = [RoleSpec(RoleId("waiting", index), "contract_roles:counts_and_waits") for index in range(2)]
+    plan = Plan(roles=(*waiting[:place], RoleSpec(ECHO, "contract_roles:answer"), *waiting[place:]), job={})
+    with engine.launch(plan, recorder) as cluster:
+        cluster.run(until=lambda: cluster.counted("waiting") == 14, timeout_s=20)
+        for number in range(1, 4):
+            cluster.send(ECHO, "number")
+            cluster.run(until=lambda wanted=number: len(recorder.messages) == wanted, timeout_s=20)
+            assert len(recorder.messages) == number
+
+
 def test_an_unexpected_message_is_named(engine, recorder):
     plan = Plan(roles=(RoleSpec(ECHO, "contract_roles:expect_other"),), job={})
     with engine.launch(plan, recorder) as cluster:

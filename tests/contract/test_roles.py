@@ -125,6 +125,14 @@ def test_run_ends_with_its_condition_its_time_or_its_roles(engine, recorder):
         cluster.run(until=lambda: False)
 
 
+def test_run_ends_with_the_roles_that_carry_it(engine, recorder):
+    other = RoleId("learner", 0)
+    carrier = RoleSpec(other, "contract_roles:end_at_once", on_loss="restart_all")
+    plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:answer"), carrier), job={})
+    with engine.launch(plan, recorder) as cluster:
+        cluster.run(until=lambda: False)  # though the other one is still there
+
+
 def test_a_condition_that_holds_when_all_wait_is_seen(engine, recorder):
     """However quickly it came: nobody is taken for stalled."""
     plan = Plan(roles=(RoleSpec(ROLE, "contract_roles:counts_and_waits"),), job={})

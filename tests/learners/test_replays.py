@@ -122,12 +122,12 @@ def test_news_arrive_once_and_all_episodes_are_counted() -> None:
     news.counts["env_steps"] += 30
     news.staleness[2] += 30
     news.ended([EpisodeEnd(0, 0, float(i), i) for i in range(200)])
-    layout = news_tally_layout(learners=2)
+    layout = news_tally_layout(learners=2, metrics=0)
     tally = layout.views(layout.allocate())
     other = News()
     other.ended([EpisodeEnd(0, 0, 7.0, 9)])
-    News.read(news.save()).write_tally(tally, 0)
-    News.read(other.save()).write_tally(tally, 1)
+    News.read(news.save(0)).write_tally(tally, 0)
+    News.read(other.save(0)).write_tally(tally, 1)
     assert (tally["env_steps"][0], tally["episodes"][0], tally["staleness"][2]) == (30, 201, 30)
     assert tally["ended"].sum() == 128 + 1
     assert tally["episode_return"][:128, 0].tolist() == list(range(72, 200))  # the newest

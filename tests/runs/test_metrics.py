@@ -119,13 +119,13 @@ def test_waiting_lines_are_bounded(small_disk: Path) -> None:
 
 
 def test_episode_window() -> None:
-    window = EpisodeWindow(3)
+    window = EpisodeWindow(size=3)
     assert math.isnan(window.return_mean)
     assert math.isnan(window.length_mean)
     for value, length in ((100.0, 9), (1.0, 2), (2.0, 4), (6.0, 6)):
         window.add(value, length)
     assert (window.return_mean, window.length_mean, window.episodes, window.full) == (3.0, 4.0, 4, True)
-    again = EpisodeWindow(3)
+    again = EpisodeWindow(size=3)
     again.add(-5.0, 1)
     again.load(window.save())
     assert (again.return_mean, again.length_mean, again.episodes) == (3.0, 4.0, 4)

@@ -7,7 +7,7 @@ import pytest
 
 import whorl
 from whorl.config import plugins
-from whorl.errors import BadInputError
+from whorl.errors import BadInputError, WhorlError
 from whorl.workflows.registry import GROUP, get_workflow, workflow_table
 
 PLACE = "plugged_workflow:WORKFLOW"
@@ -56,3 +56,9 @@ def test_a_workflow_that_is_in_order_has_the_rules_of_such_though_it_is_not_exac
         whorl.train(
             "dqn", "CartPole-v1", workflow=PLACE, run_dir=tmp_path / "no", set={**lstm, "workflow.max_staleness": 1}
         )
+
+
+@pytest.mark.parametrize("engine", ["inline", "local"])
+def test_a_first_learner_that_ends_without_a_word_ends_the_run(tmp_path: Path, engine: str) -> None:
+    with pytest.raises(WhorlError, match=r"learner-0 of workflow .*HASTY ended without having said `finished`"):
+        whorl.train("a2c", "CartPole-v1", workflow="plugged_workflow:HASTY", engine=engine, run_dir=tmp_path / "run")

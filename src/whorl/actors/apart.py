@@ -19,6 +19,7 @@ from whorl.engines.faults import FaultHook
 from whorl.envs.contract import LaneState, Rows
 from whorl.envs.hosted_lanes import HostedLanes
 from whorl.ops.noise import uniform
+from whorl.trajectory.layout import METRIC
 from whorl.types import Array, Arrays, leaves_of
 
 _NOISE_ROWS = 64
@@ -172,6 +173,8 @@ class ApartCollector:
         out["reward"][row, column] = outcome.reward[lane.index]
         out["terminated"][row, column] = outcome.terminated[lane.index]
         out["truncated"][row, column] = outcome.truncated[lane.index]
+        for metric, told in zip(leaves_of(out, METRIC).values(), outcome.metrics[lane.index], strict=True):
+            metric[row, column] = told
         if outcome.fault[lane.index]:
             out["valid"][row, column] = False
         self._clock.count(int(out["valid"][row, column]))

@@ -15,7 +15,8 @@ from whorl.engines.faults import FaultHook
 from whorl.engines.waits import BREATH, BREATH_EVERY_S
 from whorl.envs.contract import LaneEnvs, LaneState, Rows
 from whorl.ops.noise import uniform
-from whorl.types import Arrays
+from whorl.trajectory.layout import METRIC
+from whorl.types import Arrays, leaves_of
 
 ACTING = "acting"
 """The purpose word of acting noise: other purposes draw other numbers from the same seed."""
@@ -68,6 +69,7 @@ class Collector:
         fields = [(field.name, out[field.name]) for field in spec.fields]
         first, valid, actions, reward = out["first"], out["valid"], out["action"], out["reward"]
         terminated, truncated, versions = out["terminated"], out["truncated"], out["version"]
+        metrics = list(leaves_of(out, METRIC).values())
         versions[:] = version
         state = self._state
         for name, array in state.items():
@@ -96,6 +98,8 @@ class Collector:
             reward[row] = outcome.reward
             terminated[row] = outcome.terminated
             truncated[row] = outcome.truncated
+            for column, metric in enumerate(metrics):
+                metric[row] = outcome.metrics[:, column]
             if outcome.fault.any():
                 valid[row] &= ~outcome.fault
             count(int(count_nonzero(valid[row])))

@@ -37,6 +37,7 @@ COMMANDS = {
     "export": Command("whorl.cli.export", "Write a trained policy as ONNX or TorchScript."),
     "list": Command("whorl.cli.listing", "List agents, envs, workflows, engines or presets."),
     "check-env": Command("whorl.cli.check_env", "Say what is wrong with an environment, or how fast and exact it is."),
+    "env": Command("whorl.cli.env", "Serve an environment to other processes and machines, or make keys for that."),
     "doctor": Command("whorl.cli.doctor", "Look at this machine and say what works and what is missing."),
     "bench": Command("whorl.cli.bench", "Measure speed here, beside a peer."),
 }

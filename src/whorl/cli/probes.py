@@ -21,6 +21,7 @@ EXTRAS = {
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "video": ("imageio", "imageio-ffmpeg", "pygame-ce"),
     "box2d": ("Box2D",),
+    "remote": ("pyzmq",),
 }
 """What each extra of the package brings."""
 

@@ -18,12 +18,15 @@ class EnvConfig:
     """What is acted on."""
 
     id: str = "CartPole-v1"
-    """A Gymnasium id, or ``module:Env-v0`` to import a module that registers it."""
+    """A Gymnasium id, ``module:Env-v0`` to import a module that registers it, or the address of a server of
+    environments: ``tcp://HOST:PORT``, ``ipc://PATH``."""
     kwargs: dict[str, Any] = field(default_factory=dict)
-    """Keyword arguments of the environment: ``--set env.kwargs.gravity=9.8``."""
+    """Keyword arguments of the environment: ``--set env.kwargs.gravity=9.8``. A served one takes ``keys`` (a folder)
+    and ``patience_s`` (how long to wait for an answer)."""
     hosting: Literal["auto", "inside", "process"] = "auto"
     """Where an environment lives: inside its actor, or in a light process of its own, which may be slow, hang or crash
-    without hurting its neighbours. ``auto`` measures a few steps and gives slow ones (over ``slow_step_s``) a process.
+    without hurting its neighbours. ``auto`` measures a few steps and gives slow ones (over ``slow_step_s``) a process;
+    a served one lives elsewhere already, and its actor steps all its copies with one message.
     The result of training is the same in workflows that are exact; in others, environments with a process may have
     trajectories of their own, and the resolved config says what was chosen."""
     slow_step_s: Annotated[float, MoreThan(0)] = 0.002

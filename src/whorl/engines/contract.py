@@ -293,6 +293,12 @@ class Plan:
     boards: tuple[BoardSpec, ...] = ()
     groups: tuple[GroupSpec, ...] = ()
 
+    @property
+    def carriers(self) -> frozenset[RoleId]:
+        """The roles without which nothing goes on: those whose loss restarts everybody, or else all."""
+        carrying = frozenset(role.id for role in self.roles if role.on_loss == "restart_all")
+        return carrying or frozenset(role.id for role in self.roles)
+
     def check(self) -> None:
         """Every endpoint exists, every name is used once, and both ends of each wire name each other."""
         wired_to = [
@@ -349,8 +355,9 @@ class Cluster(Protocol):
     def send(self, to: RoleId, kind: str, body: Mapping[str, Any] | None = None) -> None: ...
 
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Supervise (inline: also run the roles) until the condition holds, all roles ended, or the time is over.
-        ``until`` is looked at after every message and at least every 0.2 s. Raises when a role failed for good."""
+        """Supervise (inline: also run the roles) until the condition holds, all roles that carry the plan ended, or
+        the time is over. ``until`` is looked at after every message and at least every 0.2 s. Raises when a role
+        failed for good."""
         ...
 
     def park(self, roles: Iterable[RoleId]) -> None:

@@ -46,6 +46,8 @@ class CartPoleForm:
         self._changes = np.zeros((4, lanes))
         self._truncated = np.zeros(lanes, np.bool_)
         self._limits = np.array([[MAX_POSITION], [MAX_ANGLE]])
+        self.metrics = np.zeros((lanes, 0))
+        self.raised: dict[int, str] = {}
         self.door = ObservationDoor(CartPoleEnv().observation_space, "CartPole", max_bytes=1024)
 
     def restart(self, seeds: Mapping[int, int]) -> None:

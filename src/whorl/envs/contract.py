@@ -60,6 +60,8 @@ class Outcome:
     """[lanes] bool."""
     fault: Array
     """[lanes] bool: the step raised or the process died; the row it was taken from is no longer valid."""
+    metrics: Array
+    """[lanes, metrics] float64: what the environment told of an episode that ended, NaN elsewhere."""
 
 
 @dataclass

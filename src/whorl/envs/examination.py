@@ -14,10 +14,11 @@ from whorl.config.schema import EnvConfig
 from whorl.envs import gym_vector
 from whorl.envs.containment import CONTAINED, close_quietly, current_directory
 from whorl.envs.door import action_door
+from whorl.envs.forms import find_own_form
 from whorl.envs.lane import Refused, StepRaised
-from whorl.envs.own_forms import find_own_form
 from whorl.envs.probe import check_leaves, check_reward_is_finite, plain_spec, probe_lane, snapshot_works
 from whorl.envs.registry import find_env, make_env
+from whorl.envs.remote.address import kwargs_of
 from whorl.envs.spaces import random_actions
 from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, last_line
 from whorl.types import EnvSpec
@@ -39,7 +40,7 @@ def examine(config: EnvConfig, say: Say) -> dict[str, Any]:
     say("making it")
     find_env(config.id)
     try:
-        env = make_env(config.id, config.kwargs)
+        env = make_env(config.id, kwargs_of(config))
         spec = plain_spec(config, env)
     except MissingExtraError:
         raise

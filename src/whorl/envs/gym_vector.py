@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from whorl.config.schema import EnvConfig
 from whorl.envs.containment import close_quietly
 from whorl.envs.door import ObservationDoor
+from whorl.envs.episode_metrics import read_batch
 from whorl.envs.lane import Lane
 from whorl.envs.registry import find_env
 from whorl.envs.spaces import random_actions
@@ -58,6 +59,10 @@ class GymForm:
         self._start: Any = getattr(env.single_action_space, "start", 0)
         self._action_dtype = env.action_space.dtype
         self._all_started = False
+        self._metric_names = spec.episode_metrics
+        self.metrics = np.full((self._copies, len(spec.episode_metrics)), np.nan)
+        self.raised: dict[int, str] = {}
+        """Nobody can tell which copy raised."""
 
     def restart(self, seeds: Mapping[int, int]) -> None:
         """Reset some copies, each with its own seed."""
@@ -84,6 +89,10 @@ class GymForm:
         observations, rewards, terminated, truncated, info = self._env.step(taken)
         self.door.write_batch(observations, self._blocks)
         terminated, truncated = np.array(terminated, np.bool_), np.array(truncated, np.bool_)
+        if self._metric_names:
+            same_step = self._mode is AutoresetMode.SAME_STEP
+            told = info.get("final_info", {}) if same_step else info
+            self.metrics = read_batch(told, self._metric_names, self._copies)
         if self._mode is AutoresetMode.SAME_STEP:
             for index in np.flatnonzero(terminated | truncated).tolist():
                 self.door.write(_pick(info["final_obs"], index), self._targets[index])

@@ -80,6 +80,7 @@ def host_layouts(spec: EnvSpec) -> tuple[Layout, Layout]:
             Field("reward", (), "float64"),
             Field("terminated", (), "bool"),
             Field("truncated", (), "bool"),
+            Field("metrics", (len(spec.episode_metrics),), "float64"),
             Field("message", (_MESSAGE_BYTES,), "uint8"),
             *spec.observation_fields("obs/"),
             *snapshot,
@@ -116,6 +117,8 @@ def run_host(
             answer["status"][...] = status
             answer["faults"][...] = lane.fault_count
             answer["reward"][...], answer["terminated"][...], answer["truncated"][...] = ends
+            if lane.metrics and (ends[1] or ends[2]):
+                answer["metrics"][...] = lane.metrics
             if message or status != DONE:
                 write_text(answer["message"], message)
             for name, leaf in block.rows.observation.items():

@@ -80,6 +80,7 @@ class HostedLane:
         self._arrived = {leaf.name: np.zeros(leaf.shape, leaf.dtype) for leaf in spec.observation}
         self._row: Literal["first", "fault", "stepped", "final", "restored"] = "first"
         self._ends = (0.0, False, False)
+        self._metrics = np.full(len(spec.episode_metrics), np.nan)
 
     def start(self, state: LaneState) -> Conversation:
         """A plain reset, or back to where the ledger says; failing that, the next episode."""
@@ -152,7 +153,7 @@ class HostedLane:
             return 0.0
         self._block.copy_observation(self.index, self._arrived)
         if self._row == "final":
-            self._block.ended(self.index, self._ends[1], self._ends[2])
+            self._block.ended(self.index, self._ends[1], self._ends[2], self._metrics)
         elif self._row != "stepped":
             self._block.began(self.index, fault=self._row == "fault")
         return self._ends[0]
@@ -245,4 +246,5 @@ class HostedLane:
         for name, array in self._arrived.items():
             array[...] = answer[f"obs/{name}"]
         self._ends = (float(answer["reward"]), bool(answer["terminated"]), bool(answer["truncated"]))
+        self._metrics[:] = answer["metrics"]
         self.snapshot = read_snapshot(answer)

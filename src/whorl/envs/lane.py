@@ -18,7 +18,9 @@ from whorl.envs.containment import (
     is_users_interrupt,
 )
 from whorl.envs.door import ObservationDoor, RefusedValue, action_door, check_flag, check_reward, refuse
+from whorl.envs.episode_metrics import read_metrics
 from whorl.envs.registry import Env, make_env
+from whorl.envs.remote.address import kwargs_of
 from whorl.envs.spaces import action_spec
 from whorl.envs.stacking import with_frames
 from whorl.errors import BadInputError, EnvironmentFault, last_line
@@ -51,7 +53,8 @@ class Lane:
     reward, terminated, truncated = lane.step(action)
 
     Values that the spaces forbid raise ``EnvironmentFault`` at once: trying again would not mend them. Exceptions of
-    the environment are contained, up to ``MAX_CONSECUTIVE_FAULTS`` without a good step in between. ``info`` is dropped.
+    the environment are contained, up to ``MAX_CONSECUTIVE_FAULTS`` without a good step in between. ``info`` is dropped,
+    but for the metrics of an episode that ended.
     """
 
     door: ObservationDoor
@@ -62,6 +65,8 @@ class Lane:
     def __init__(self, config: EnvConfig, spec: EnvSpec, seed: int, lane: int) -> None:
         self.config, self.spec, self.seed, self.index = config, spec, seed, lane
         self.episode, self.episode_steps = 0, 0
+        self.metrics: tuple[float, ...] = ()
+        """Of the episode that ended with the last step, where the environment has any."""
         self.faults: deque[str] = deque(maxlen=20)
         self.fault_count = 0
         self._faults_in_a_row = 0
@@ -110,14 +115,14 @@ class Lane:
         try:
             result = self._env_step(action)
         except CONTAINED as error:
-            if is_users_interrupt(error):
+            if is_users_interrupt(error) or isinstance(error, EnvironmentFault):
                 raise
             raise StepRaised(self._note_fault("step", error)) from error
         self.episode_steps = steps = self.episode_steps + 1
         try:
             if not isinstance(result, tuple) or len(result) != 5:
                 raise refuse("step", "(observation, reward, terminated, truncated, info)", _describe(result))
-            observation, reward, terminated, truncated, _ = result
+            observation, reward, terminated, truncated, info = result
             if type(reward) is not float:
                 reward = check_reward(reward)
             if type(terminated) is not bool:
@@ -128,7 +133,10 @@ class Lane:
         except RefusedValue as error:
             raise self.refusal(error) from None
         self._faults_in_a_row = 0
-        return reward, terminated, truncated or steps >= self._max_episode_steps
+        truncated = truncated or steps >= self._max_episode_steps
+        if (terminated or truncated) and self.spec.episode_metrics:
+            self.metrics = read_metrics(info, self.spec.episode_metrics)
+        return reward, terminated, truncated
 
     def refusal(self, reason: RefusedValue) -> EnvironmentFault:
         """The door's reason, with the environment, the lane and the step."""
@@ -194,7 +202,7 @@ class Lane:
 
     def _make(self) -> Env:
         with self._undone:
-            env = make_env(self.config.id, self.config.kwargs)
+            env = make_env(self.config.id, kwargs_of(self.config))
         door = ObservationDoor(env.observation_space, self.spec.env_id, self.config.max_observation_bytes)
         action = action_spec(env.action_space, self.spec.env_id)
         leaves = with_frames(env, door.leaves)

@@ -94,7 +94,7 @@ class ScalarLanes:
                 block.began(index, fault=True)
                 continue
             if terminated or truncated:
-                block.ended(index, terminated, truncated)
+                block.ended(index, terminated, truncated, lane.metrics)
         duration_s = time.perf_counter() - started_s
         self._deadline.saw(duration_s, block.lanes)
         self._enters_each_lane = self._at is None and duration_s > _SLOW_STEP_S * block.lanes

@@ -19,9 +19,11 @@ import numpy as np
 from whorl.config.schema import EnvConfig
 from whorl.envs.containment import SideEffectsUndone, close_quietly, current_directory
 from whorl.envs.door import refuse
+from whorl.envs.episode_metrics import metrics_of
+from whorl.envs.forms import find_own_form
 from whorl.envs.lane import Lane, StepRaised
-from whorl.envs.own_forms import find_own_form
 from whorl.envs.registry import Env, make_env
+from whorl.envs.remote.address import kwargs_of
 from whorl.envs.spaces import action_spec, observation_leaves, random_actions
 from whorl.envs.stacking import with_frames
 from whorl.errors import BadInputError, EnvironmentFault, last_line
@@ -52,7 +54,7 @@ def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = Non
     ``on_spec`` is told what the spaces alone say before the first step is taken.
     """
     with SideEffectsUndone(current_directory()):
-        env = make_env(config.id, config.kwargs)
+        env = make_env(config.id, kwargs_of(config))
         spec = plain_spec(config, env)
         close_quietly(env)
     if on_spec is not None:
@@ -83,10 +85,17 @@ def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:
         env_id=config.id,
         observation=with_frames(env, leaves),
         action=action_spec(action_space, config.id),
-        restore="none" if config.restore == "none" else "replay",
+        restore=_plain_restore(config, env),
         vector_form=False,
         max_episode_steps=min(config.max_episode_steps, own_limit or config.max_episode_steps),
+        episode_metrics=metrics_of(env, config.id),
     )
+
+
+def _plain_restore(config: EnvConfig, env: Env) -> Literal["replay", "none"]:
+    """As asked; left open, as the environment's own metadata say (a served one says what its server was told)."""
+    asked = env.metadata.get("restore") if config.restore == "auto" else config.restore
+    return "none" if asked == "none" else "replay"
 
 
 def _spaces_of(config: EnvConfig, env: Env) -> tuple[Any, Any]:
@@ -158,6 +167,8 @@ def _timed(action: Any) -> float:
 def _restore_mode(config: EnvConfig, spec: EnvSpec, tried_steps: int) -> Literal["snapshot", "replay", "none"]:
     if config.restore in ("replay", "none"):
         return config.restore
+    if config.restore == "auto" and spec.restore == "none":
+        return "none"
     if snapshot_works(config, spec, tried_steps):
         return "snapshot"
     if config.restore == "snapshot":

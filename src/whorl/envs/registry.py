@@ -1,4 +1,5 @@
-"""From a name to an environment: Gymnasium ids, ``module:Env-v0``, ``module:ClassName`` and ``whorl/...``.
+"""From a name to an environment: Gymnasium ids, ``module:Env-v0``, ``module:ClassName``, ``whorl/...``, and the
+address of a server (``tcp://HOST:PORT``, ``ipc://PATH``).
 
 A lab's own package plugs in with an entry point of the group ``whorl.envs``: a callable that registers its
 environments with Gymnasium. It is called only when an id is not known yet, so nothing happens at import.
@@ -7,6 +8,7 @@ environments with Gymnasium. It is called only when an id is not known yet, so n
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import re
 import warnings
@@ -17,7 +19,8 @@ from typing import Any
 import gymnasium
 
 from whorl.envs.containment import CONTAINED, is_users_interrupt
-from whorl.errors import BadInputError, MissingExtraError, last_line
+from whorl.envs.remote.address import is_address
+from whorl.errors import BadInputError, MissingExtraError, WhorlError, last_line
 
 ENTRY_POINTS = "whorl.envs"
 OWN_EXTRAS = frozenset({"box2d"})
@@ -38,7 +41,7 @@ def make_env(env_id: str, kwargs: Mapping[str, Any] | None = None) -> Env:
             warnings.simplefilter("ignore")  # advice for people who write environments: `whorl check-env` gives it
             env = creator(**kwargs) if creator else gymnasium.make(name, disable_env_checker=True, **kwargs)
     except CONTAINED as error:
-        if is_users_interrupt(error):
+        if is_users_interrupt(error) or (is_address(env_id) and isinstance(error, WhorlError)):
             raise
         raise explain_failure(env_id, kwargs, error) from error
     if not isinstance(env, gymnasium.Env):
@@ -51,6 +54,10 @@ def find_env(env_id: str) -> tuple[str, Any]:
 
     ``BadInputError`` with the nearest names where it is neither.
     """
+    if is_address(env_id):
+        from whorl.envs.remote.env import connect
+
+        return env_id, functools.partial(connect, env_id)
     module_name, separator, name = env_id.rpartition(":")
     if separator:
         module = _import_module(env_id, module_name)

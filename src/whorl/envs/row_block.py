@@ -30,6 +30,7 @@ class RowBlock:
             terminated=np.zeros(lanes, np.bool_),
             truncated=np.zeros(lanes, np.bool_),
             fault=np.zeros(lanes, np.bool_),
+            metrics=np.full((lanes, len(spec.episode_metrics)), np.nan),
         )
         self.resetting = [False] * lanes
         """Lanes on a final-observation row: whatever action comes, they reset."""
@@ -50,16 +51,20 @@ class RowBlock:
             self.outcome.terminated.fill(False)
             self.outcome.truncated.fill(False)
             self.outcome.fault.fill(False)
+            self.outcome.metrics.fill(np.nan)
 
     def clear_lane(self, lane: int) -> None:
         """Before a row of one lane alone."""
         self.rows.valid[lane], self.rows.first[lane] = True, False
         outcome = self.outcome
         outcome.terminated[lane], outcome.truncated[lane], outcome.fault[lane] = False, False, False
+        outcome.metrics[lane] = np.nan
 
-    def ended(self, lane: int, terminated: bool, truncated: bool) -> None:
+    def ended(self, lane: int, terminated: bool, truncated: bool, metrics: Sequence[float] | Array = ()) -> None:
         """The step taken ended the episode; the row that follows holds its final observation."""
         self._eventful = True
+        if len(metrics):
+            self.outcome.metrics[lane] = metrics
         self.outcome.terminated[lane], self.outcome.truncated[lane] = terminated, truncated
         self.rows.valid[lane] = False
         self.resetting[lane] = True

@@ -31,10 +31,11 @@ ACTIONS = "Discrete, MultiDiscrete, MultiBinary and Box of floats"
 
 
 def leaf_spaces(space: Space, path: Path = ()) -> Iterator[tuple[Path, Space]]:
-    """Every space that is not a Dict or a Tuple, with the path to it, with the keys of a Dict sorted."""
+    """Every space that is not a Dict or a Tuple, with the path to it, with the keys of a Dict sorted (those of a served
+    environment are in the order of the server's)."""
     if isinstance(space, spaces.Dict):
-        for name, member in sorted(space.spaces.items(), key=lambda item: str(item[0])):
-            yield from leaf_spaces(member, (*path, name))
+        for name in getattr(space, "leaf_order", sorted(space.spaces, key=str)):
+            yield from leaf_spaces(space.spaces[name], (*path, name))
     elif isinstance(space, spaces.Tuple):
         for index, member in enumerate(space.spaces):
             yield from leaf_spaces(member, (*path, index))

@@ -22,6 +22,7 @@ def spec_to_json(spec: EnvSpec) -> dict[str, Any]:
     action.update({name: [_finite(bound) for bound in action[name]] for name in ("low", "high")})
     action["shape"], action["nvec"] = list(action["shape"]), list(action["nvec"])
     values["observation"] = list(values["observation"])
+    values["episode_metrics"] = list(values["episode_metrics"])
     return values
 
 
@@ -36,7 +37,8 @@ def spec_from_json(values: dict[str, Any]) -> EnvSpec:
     action = values["action"]
     bounds = {name: tuple(float(bound) for bound in action[name]) for name in ("low", "high")}
     action_spec = ActionSpec(**{**action, **bounds, "shape": tuple(action["shape"]), "nvec": tuple(action["nvec"])})
-    return EnvSpec(**{**values, "observation": leaves, "action": action_spec})
+    metrics = tuple(values["episode_metrics"])
+    return EnvSpec(**{**values, "observation": leaves, "action": action_spec, "episode_metrics": metrics})
 
 
 def _finite(number: float) -> float | str:

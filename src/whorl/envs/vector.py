@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Protocol
+from collections import Counter, deque
+from collections.abc import Generator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,44 +13,18 @@ from whorl.config.schema import EnvConfig
 from whorl.envs.containment import CONTAINED, is_users_interrupt
 from whorl.envs.contract import LaneState, Outcome, Rows
 from whorl.envs.deadline import NoClock, StepClock, StepDeadline
-from whorl.envs.door import ObservationDoor, RefusedValue
+from whorl.envs.door import RefusedValue
+from whorl.envs.forms import VectorForm, make_form
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS, Refused
-from whorl.envs.own_forms import find_own_form
 from whorl.envs.row_block import RowBlock
 from whorl.errors import EnvironmentFault, last_line
 from whorl.ops.keys import reset_seed
 from whorl.types import Array, EnvSpec
 
 
-class VectorForm(Protocol):
-    """Copies of one environment, each with its own seed, that one call steps. Observations go into ``blocks``."""
-
-    door: ObservationDoor
-
-    def restart(self, seeds: Mapping[int, int]) -> None:
-        """Reset the copies named, each with its seed, and leave the others alone."""
-        ...
-
-    def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[list[float], Array, Array]:
-        """Step every copy, but reset those in ``seeds`` instead. Rewards, terminated, truncated; a reset copy's
-        entries mean nothing."""
-        ...
-
-    def close(self) -> None: ...
-
-
-def make_form(config: EnvConfig, spec: EnvSpec, blocks: Sequence[Array]) -> VectorForm:
-    """Our own form where there is one, else Gymnasium's."""
-    from whorl.envs import gym_vector
-
-    own = find_own_form(config)
-    if own is not None:
-        return own(blocks)
-    return gym_vector.GymForm(gym_vector.make_vector_env(config, len(blocks[0])), config, spec, blocks)
-
-
 class VectorLanes:
-    """Lanes of one vector form. When it raises, all its lanes have a fault: nobody can tell whose it was."""
+    """Lanes of one vector form. When it raises, all its lanes have a fault: nobody can tell whose it was. Where it can
+    tell, only that lane has."""
 
     def __init__(
         self,
@@ -72,7 +46,9 @@ class VectorLanes:
         self._steps = np.zeros(len(lanes), np.int64)
         self._rows_to_cap = spec.max_episode_steps
         self._actions = np.zeros((len(lanes), *spec.action.shape), spec.action.dtype)
-        self._deadline, self._clock = StepDeadline(config.step_timeout_s), clock or NoClock()
+        self._raised_in_a_row: Counter[int] = Counter()
+        timeout_s: float = getattr(self._form, "longest_step_s", config.step_timeout_s)
+        self._deadline, self._clock = StepDeadline(timeout_s), clock or NoClock()
 
     def start(self, states: Sequence[LaneState]) -> Generator[Any, None, Rows]:
         """Reset every lane, and step those that were amid an episode up to where they stood."""
@@ -110,10 +86,11 @@ class VectorLanes:
         self._clock.enter("environment", self._deadline.seconds, self.lanes[0])
         try:
             rewards, terminated, truncated = self._form.step(self._actions, {i: self._seed_of(i) for i in began})
+            raised = self._contain_raised(began) if self._form.raised or self._raised_in_a_row else []
         except RefusedValue as reason:
             raise self._refusal(self.lanes[0], reason) from None
         except CONTAINED as error:
-            if is_users_interrupt(error):
+            if is_users_interrupt(error) or isinstance(error, EnvironmentFault):
                 raise
             self._rebuild(error)
             return block.outcome
@@ -121,15 +98,16 @@ class VectorLanes:
         self._faults_in_a_row = 0
         self._steps += 1
         self._rows_to_cap -= 1
-        if began:
-            self._begin_rows(began, rewards, terminated, truncated)
+        if began or raised:
+            self._begin_rows([*began, *raised], rewards, terminated, truncated)
+            block.outcome.fault[raised] = True
         if self._rows_to_cap <= 0:
             truncated = truncated | (self._steps >= self.spec.max_episode_steps)
             self._cap_moved()
         ended = terminated | truncated
         if b"\1" in ended.tobytes():  # for small arrays much quicker than `any`
             for index in np.flatnonzero(ended).tolist():
-                block.ended(index, bool(terminated[index]), bool(truncated[index]))
+                block.ended(index, bool(terminated[index]), bool(truncated[index]), self._form.metrics[index])
         self._check(rewards)
         return block.outcome
 
@@ -143,6 +121,42 @@ class VectorLanes:
 
     def _seed_of(self, index: int, attempt: int = 0) -> int:
         return reset_seed(self._seed, self.lanes[index], self.episodes[index], attempt)
+
+    def _restart(self, indices: Sequence[int], attempt: int = 0) -> None:
+        """Reset copies for their lanes' episodes; one that raises is tried again with another seed."""
+        while indices:
+            self._form.restart({index: self._seed_of(index, attempt) for index in indices})
+            indices, attempt = [*self._form.raised], attempt + 1
+            for index in indices:
+                self._note_raised(index, self._form.raised[index])
+
+    def _contain_raised(self, began: list[int]) -> list[int]:
+        """Begin an episode in each lane that raised; those whose step did, not their reset."""
+        raised = dict(self._form.raised)
+        for index in [index for index in self._raised_in_a_row if index not in raised]:
+            del self._raised_in_a_row[index]
+        episodes = list(self.episodes)
+        try:
+            for index, words in raised.items():
+                self._note_raised(index, words)
+                resets = index in began
+                self.episodes[index] += not resets
+                self._restart([index], attempt=int(resets))
+        except CONTAINED:
+            self.episodes = episodes  # whoever makes the form anew counts for all lanes
+            raise
+        return [index for index in raised if index not in began]
+
+    def _note_raised(self, index: int, words: str) -> None:
+        """Count a lane's fault, and give up when nothing but faults comes of it."""
+        where = f"lane {self.lanes[index]}, episode {self.episodes[index]}, env step {self._steps[index]}"
+        text = f"{self.spec.env_id}: {where}: {words}"
+        self.faults.append(text)
+        self.fault_count += 1
+        self._raised_in_a_row[index] += 1
+        times = self._raised_in_a_row[index]
+        if times > MAX_CONSECUTIVE_FAULTS:
+            raise EnvironmentFault(f"{text}; that was fault {times} without a good step in between")
 
     def _begin_rows(self, began: list[int], rewards: list[float], terminated: Array, truncated: Array) -> None:
         self._steps[began] = 0
@@ -170,12 +184,16 @@ class VectorLanes:
         """Every lane where the ledger says, as far as stepping again brings it there."""
         self.episodes = [state.episode for state in states]
         started_s = time.perf_counter()
-        self._form.restart({index: self._seed_of(index) for index in range(len(self.lanes))})
+        self._restart(range(len(self.lanes)))
         self._deadline.saw(time.perf_counter() - started_s, steps=0)  # resets may take much longer than steps
         replayed = [index for index, state in enumerate(states) if self._is_replayed(state)]
         unended = self._replay(states, replayed)
+        stepped = any(len(states[index].actions) for index in replayed)
         for index, state in enumerate(states):
-            self._settle(index, state, index in replayed and index in unended)
+            if state.observation is None and not state.skip and not stepped:
+                self._block.began(index)  # reset already, and a reset may be slow
+            else:
+                self._settle(index, state, index in replayed and index in unended)
 
     def _restore_nothing(self, states: Sequence[LaneState], error: BaseException) -> None:
         """The form raised on the way: another one, where every lane that was amid an episode begins the next."""
@@ -209,7 +227,7 @@ class VectorLanes:
             # A copy that is not stepped for real is reset wherever it ended, and at its time.
             resets = {i: self._seed_of(i) for i in range(len(self.lanes)) if i in over or begins.get(i) == row + 1}
             _, terminated, truncated = self._form.step(actions, resets)
-            over = set(np.flatnonzero(terminated | truncated).tolist()) - set(resets)
+            over = {*np.flatnonzero(terminated | truncated).tolist()} - set(resets) | set(self._form.raised)
             unended -= {index for index in over if index in begins and row >= begins[index]}
         return unended
 
@@ -235,7 +253,7 @@ class VectorLanes:
                 return
             self.exact = False
             self.episodes[index] += 1
-        self._form.restart({index: self._seed_of(index)})
+        self._restart([index])
         self._steps[index] = 0
         block.began(index)
 
@@ -264,10 +282,10 @@ class VectorLanes:
             self._form.close()
             try:
                 self._form = make_form(self._config, self.spec, self._block.blocks)
-                self._form.restart({index: self._seed_of(index, attempt) for index in range(len(self.lanes))})
+                self._restart(range(len(self.lanes)), attempt)
                 break
             except CONTAINED as again:
-                if is_users_interrupt(again):
+                if is_users_interrupt(again) or isinstance(again, EnvironmentFault):
                     raise
                 error, attempt = again, attempt + 1
         self._steps[:] = 0

@@ -24,7 +24,7 @@ from whorl.job import Job
 from whorl.learners.changes import changes_that_matter
 from whorl.learners.ledger import Ledger, cut_saved, join_saved, make_ledgers, own
 from whorl.runs.metrics import EpisodeWindow, MetricMeans
-from whorl.trajectory.episodes import Episodes
+from whorl.trajectory.episodes import Episodes, told_metrics
 from whorl.trajectory.layout import cut_lanes, env_steps_of, join_lanes
 from whorl.types import Array, Arrays, Field, Layout, leaves_of
 
@@ -39,11 +39,12 @@ def tally_layout(job: Job, more: Sequence[Field] = ()) -> Layout:
     """What learners tell each other besides gradients. Each fills the places of its own trajectories in the batch (a
     place is a trajectory, a column a lane of it), so that the sum is the union."""
     lanes = job.lane_map
-    fields = tally_fields(lanes.learners * lanes.trajectories, job.agent_spec.rows, lanes.batch_lanes)
+    places, metrics = lanes.learners * lanes.trajectories, len(told_metrics(job.env))
+    fields = tally_fields(places, job.agent_spec.rows, lanes.batch_lanes, metrics)
     return Layout((*fields, *more))
 
 
-def tally_fields(places: int, rows: int, columns: int) -> tuple[Field, ...]:
+def tally_fields(places: int, rows: int, columns: int, metrics: int) -> tuple[Field, ...]:
     """What every kind of learner tells: counts of so many trajectories, and the episodes that ended in their rows."""
     return (
         Field("env_steps", (places,), "int64"),
@@ -55,6 +56,7 @@ def tally_fields(places: int, rows: int, columns: int) -> tuple[Field, ...]:
         Field("ended", (rows, columns), "uint8"),
         Field("episode_return", (rows, columns), "float64"),
         Field("episode_length", (rows, columns), "int64"),
+        Field("episode_metrics", (rows, columns, metrics), "float64"),
     )
 
 
@@ -105,7 +107,7 @@ class Learner:
         """Learnt from more than once: the times after the first."""
         self.faults = 0
         self.exact = True
-        self.window = EpisodeWindow()
+        self.window = EpisodeWindow(told_metrics(job.env))
         self._in_order = in_order
         self._dropped_here = 0
         self._abandoned_here = 0
@@ -227,6 +229,7 @@ class Learner:
                 mine["ended"][at] = 1
                 mine["episode_return"][at] = end.episode_return
                 mine["episode_length"][at] = end.length
+                mine["episode_metrics"][at] = end.metrics
 
     def _heard(self, total: Arrays) -> None:
         """Count what all learners have told."""
@@ -239,8 +242,9 @@ class Learner:
         if not total["ended"].any():
             return
         at = np.nonzero(total["ended"])
-        for episode_return, length in zip(total["episode_return"][at], total["episode_length"][at], strict=True):
-            self.window.add(episode_return, length)
+        told = (total[f"episode_{what}"][at] for what in ("return", "length", "metrics"))
+        for episode_return, length, metrics in zip(*told, strict=True):
+            self.window.add(episode_return, length, metrics)
 
     def ledger_after(self, strand: int, arrived: Iterable[Arrays]) -> Ledger:
         """Where this strand's lanes will stand after those of the trajectories that are its own."""
@@ -259,6 +263,7 @@ class Learner:
             "exact": self.exact and self._in_order,
             "return_mean": self.window.return_mean if self.window.episodes else None,
             "length_mean": self.window.length_mean if self.window.episodes else None,
+            **self.window.metric_means,
             "dropped": self.dropped,
             "reused": self.reused,
             "staleness": staleness,

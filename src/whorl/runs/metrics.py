@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -128,15 +128,18 @@ class MetricMeans:
 
 
 class EpisodeWindow:
-    """Returns and lengths of the last episodes, and the number of all so far."""
+    """Returns, lengths and metrics (by name) of the last episodes, and the number of all so far."""
 
-    def __init__(self, size: int = 100) -> None:
+    def __init__(self, metrics: Sequence[str] = (), size: int = 100) -> None:
         self._returns: deque[float] = deque(maxlen=size)
         self._lengths: deque[int] = deque(maxlen=size)
+        self._metrics: dict[str, deque[float]] = {name: deque(maxlen=size) for name in metrics}
         self.episodes = 0
 
-    def add(self, episode_return: float, length: int) -> None:
+    def add(self, episode_return: float, length: int, metrics: Sequence[float] = ()) -> None:
         """An episode has ended."""
+        for values, value in zip(self._metrics.values(), metrics, strict=True):
+            values.append(float(value))
         self._returns.append(float(episode_return))
         self._lengths.append(int(length))
         self.episodes += 1
@@ -152,6 +155,11 @@ class EpisodeWindow:
         return sum(self._lengths) / len(self._lengths) if self._lengths else math.nan
 
     @property
+    def metric_means(self) -> dict[str, float | None]:
+        """``NAME_mean`` for each metric, over the episodes that have it; None where none has."""
+        return {f"{name}_mean": _mean_of_known(values) for name, values in self._metrics.items()}
+
+    @property
     def full(self) -> bool:
         """True when the mean is over as many episodes as the window holds."""
         return len(self._returns) == self._returns.maxlen
@@ -162,6 +170,7 @@ class EpisodeWindow:
             "returns": np.array(self._returns, np.float64),
             "lengths": np.array(self._lengths, np.int64),
             "episodes": np.array(self.episodes, np.int64),
+            **{f"metric-{name}": np.array(values, np.float64) for name, values in self._metrics.items()},
         }
 
     def load(self, arrays: Mapping[str, Array]) -> None:
@@ -171,6 +180,14 @@ class EpisodeWindow:
         self._returns.extend(float(value) for value in arrays["returns"])
         self._lengths.extend(int(value) for value in arrays["lengths"])
         self.episodes = int(arrays["episodes"])
+        for name, values in self._metrics.items():
+            values.clear()
+            values.extend(float(value) for value in arrays.get(f"metric-{name}", ()))
+
+
+def _mean_of_known(values: Iterable[float]) -> float | None:
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else None
 
 
 def _open_for_append(path: Path) -> int:

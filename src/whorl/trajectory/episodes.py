@@ -5,12 +5,21 @@ Its actor has stamped the running return and length of each lane's episode on it
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from whorl.types import Array, Arrays
+from whorl.trajectory.layout import METRIC
+from whorl.types import Array, Arrays, EnvSpec, leaves_of
+
+TRUE_RETURN = "episode_return"
+
+
+def told_metrics(env: EnvSpec) -> tuple[str, ...]:
+    """The names of the metrics that come with an episode's return and length."""
+    return tuple(name for name in env.episode_metrics if name != TRUE_RETURN)
 
 
 class EpisodeEnd(NamedTuple):
@@ -20,6 +29,8 @@ class EpisodeEnd(NamedTuple):
     column: int
     episode_return: float
     length: int
+    metrics: tuple[float, ...] = ()
+    """What the environment told of it, in the order of its names but for ``episode_return``."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ def episodes_of(trajectory: Arrays) -> Episodes:
         episode_length = np.where(first[0], 0, episode_length)
     reward_sum = np.cumsum(np.where(valid, trajectory["reward"], 0.0), axis=0, dtype=np.float64)
     step_sum = np.cumsum(valid, axis=0)
+    metrics = leaves_of(trajectory, METRIC)
     found: list[EpisodeEnd] = []
     if not over.any():
         return Episodes(found, faults, episode_return + reward_sum[-1], episode_length + step_sum[-1])
@@ -63,7 +75,10 @@ def episodes_of(trajectory: Arrays) -> Episodes:
         if ended[row, column]:
             total = episode_return[column] + reward_sum[row, column]
             length = episode_length[column] + step_sum[row, column]
-            found.append(EpisodeEnd(int(row), int(column), float(total), int(length)))
+            told = {name: float(metric[row, column]) for name, metric in metrics.items()}
+            total = told.pop(TRUE_RETURN, total)
+            if not math.isnan(total):  # else the environment says that its own episode goes on
+                found.append(EpisodeEnd(int(row), int(column), float(total), int(length), tuple(told.values())))
         else:
             faults += 1
         episode_return[column] = -reward_sum[row, column]

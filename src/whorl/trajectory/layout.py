@@ -12,6 +12,7 @@ first, valid    [T + tail, B]
 obs/<leaf>      [T + tail, B, ...]   raw, as the environment gave them
 action          [T, B, ...]
 reward, terminated, truncated, <agent's fields>   [T, B, ...]
+metric/<name>   [T, B]         what the environment told of an episode where it ended, NaN elsewhere
 discounted_return [T, B]       running discounted sum of rewards within each lane's episode, where the agent wants it
 state/<name>    [B, ...]       recurrent state before row 0
 begin/...       [B]            return and length so far of the episode that is under way before row 0
@@ -27,6 +28,7 @@ import numpy as np
 from whorl.envs.hosted import SNAPSHOT_BYTES
 from whorl.types import Arrays, EnvSpec, Field, Layout
 
+METRIC = "metric/"
 RUNNING_SUMS = (("episode_return", "float64"), ("episode_length", "int64"))
 
 
@@ -60,6 +62,7 @@ def trajectory_layout(
             Field("reward", (rows, lanes), "float32"),
             Field("terminated", (rows, lanes), "bool"),
             Field("truncated", (rows, lanes), "bool"),
+            *(Field(f"{METRIC}{name}", (rows, lanes), "float64") for name in env.episode_metrics),
             *(Field(f.name, (rows, lanes, *f.shape), f.dtype) for f in fields),
             *((Field("discounted_return", (rows, lanes), "float32"),) if discounted_return else ()),
             *(Field(f"state/{f.name}", (lanes, *f.shape), f.dtype) for f in state),

@@ -31,6 +31,7 @@ from whorl.learners.replay.learner import ReplayLearner
 from whorl.learners.replay.news import news_tally_layout
 from whorl.learners.replay.rations import BatchForm, Rations, least_rows, priorities_layout
 from whorl.learners.replay.store import actors_of_store
+from whorl.trajectory.episodes import told_metrics
 from whorl.types import Arrays, Field, Layout
 from whorl.workflows.contract import Workflow
 from whorl.workflows.wiring import actor_ids, actors_to_learners, layout_of_trajectories, learner_ids
@@ -99,6 +100,7 @@ def plan(job: Job) -> Plan:
     batch, errors, waiting = BatchForm(job).layout, priorities_layout(job), 2 * Rations.of(job).batches
     trajectory = _with_priorities(layout_of_trajectories(job), agent, job.lane_map.envs_per_strand)
     board = agent.parameters if prioritised and agent.parameters is not None else agent.weights
+    tally = news_tally_layout(len(learners), len(told_metrics(job.env)))
     return replace(
         whole,
         roles=(
@@ -120,10 +122,7 @@ def plan(job: Job) -> Plan:
             ),
         ),
         boards=tuple(replace(spec, layout=board, readers=(*actors, *stores)) for spec in whole.boards),
-        groups=tuple(
-            replace(spec, layout=news_tally_layout(len(learners))) if spec.name == "tally" else spec
-            for spec in whole.groups
-        ),
+        groups=tuple(replace(spec, layout=tally) if spec.name == "tally" else spec for spec in whole.groups),
     )
 
 

@@ -99,7 +99,7 @@ class InlineCluster:
         self._unheard = 0
         """Turns until everybody has had one since the driver sent something."""
         self._idle_turns = 0
-        self._job = plan.job
+        self._job, self._carriers = plan.job, plan.carriers
         self._shared = _shared_endpoints(plan)
         self._roles = [self._make_role(spec) for spec in plan.roles]
         self._by_id = {turn.id: turn for turn in self._roles}
@@ -142,6 +142,7 @@ class InlineCluster:
         """A further incarnation, of which those are told who want to know."""
         turn.parked = turn.joins = turn.ended = False
         turn.wait = None
+        self._idle_turns = 0
         turn.incarnation += 1
         turn.line.inbox.clear()
         counted, turn.counted_before = turn.clock.counted - turn.counted_before, turn.clock.counted
@@ -167,10 +168,11 @@ class InlineCluster:
     def send(self, to: RoleId, kind: str, body: Mapping[str, Any] | None = None) -> None:
         """A message of the driver to a role."""
         self._unheard = len(self._roles)
+        self._idle_turns = 0
         self._post(to, Message(SUPERVISOR, kind, plain_copy(body or {})))
 
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Run the roles in turn until the condition holds, all ended, or the time is over."""
+        """Run the roles in turn until the condition holds, those that carry the plan ended, or the time is over."""
         end = time.monotonic() + timeout_s if timeout_s is not None else float("inf")
         looked = 0.0
         if self._deliver(until):  # what was sent when the condition held the last time
@@ -178,7 +180,7 @@ class InlineCluster:
         while True:
             now = time.monotonic()
             if now - looked > _LOOK_EVERY_S:
-                if until() or now > end or all(turn.ended for turn in self._roles):
+                if until() or now > end or all(self._by_id[role].ended for role in self._carriers):
                     return
                 looked = now
             turn = self._roles[self._turn]

@@ -47,6 +47,7 @@ class LocalCluster:
         self._inbox: deque[Message] = deque()
         restarting_all = frozenset(spec.id for spec in plan.roles if spec.on_loss == "restart_all")
         self._budget = RestartBudget(config.max_restarts, config.max_restarts_without_progress, restarting_all)
+        self._carriers = plan.carriers
         self._restarts: Counter[str] = Counter({spec.id.kind: 0 for spec in plan.roles})
         self._error: WhorlError | None = None
         self._fleet = Fleet(plan, config, torch_threads)
@@ -130,7 +131,7 @@ class LocalCluster:
     # The loop
 
     def run(self, until: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Supervise until the condition holds, all roles ended, or the time is over."""
+        """Supervise until the condition holds, the roles that carry the plan ended, or the time is over."""
         end = time.monotonic() + timeout_s if timeout_s is not None else float("inf")
         with self._woken_by_signals(), self._at_work():
             while True:
@@ -141,7 +142,7 @@ class LocalCluster:
                 if self._error is not None:
                     raise self._error
                 now = time.monotonic()
-                if until() or now >= end or all(hosted.ended for hosted in self._roles.values()):
+                if until() or now >= end or all(self._roles[role].ended for role in self._carriers):
                     return
                 self._look(min(_LOOK_EVERY_S, end - now))
 

@@ -13,6 +13,7 @@ from whorl.learners.learner import Batch, Learner
 from whorl.learners.replay.drawing import Errors, Waiting, write_back
 from whorl.learners.replay.news import News, news_tally_layout
 from whorl.learners.replay.rations import BatchForm, Rations, draws_of
+from whorl.trajectory.episodes import told_metrics
 from whorl.types import Array, Arrays, Layout
 
 
@@ -33,7 +34,7 @@ class ReplayLearner(Learner):
 
     def tally_layout(self) -> Layout:
         """What learners of this kind tell each other."""
-        return news_tally_layout(self.job.lane_map.learners)
+        return news_tally_layout(self.job.lane_map.learners, len(told_metrics(self.job.env)))
 
     def update(self, batch: Batch, contributions: Group, tally: Group) -> Generator[Wait, None, None]:
         """Learn from batches of the replays, in step with the other learners."""

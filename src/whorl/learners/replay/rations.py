@@ -16,6 +16,7 @@ from whorl.job import Job
 from whorl.learners.replay.news import news_fields
 from whorl.replay.memory import Drawn, Memory
 from whorl.replay.packing import fields_of, packed, unpacked
+from whorl.trajectory.episodes import told_metrics
 from whorl.types import Arrays, Field, Layout, leaves_of
 
 MOST_BATCHES = 32
@@ -91,7 +92,7 @@ class BatchForm:
                 Field("weights", (count,), "float32"),
                 Field("indices", (count,), "int64"),
                 Field("generations", (count,), "int64"),
-                *news_fields(),
+                *news_fields(len(told_metrics(job.env))),
             )
         )
 

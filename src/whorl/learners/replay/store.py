@@ -19,6 +19,7 @@ from whorl.learners.saving import STORED
 from whorl.ops.noise import generator
 from whorl.replay.memory import Memory
 from whorl.replay.rows import in_one_column
+from whorl.trajectory.episodes import told_metrics
 from whorl.trajectory.lanes import group_of
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Array, Arrays
@@ -131,7 +132,8 @@ class Store:
             "drawn": self._pace.drawn - sum(unreleased) * self._draws,
         }
         state = {name: np.array(value, np.int64) for name, value in counts.items()}
-        pieces = {_STATE: {**state, **self.untold(unreleased).save()}, **self._memory.save()}
+        news = self.untold(unreleased).save(len(told_metrics(self.job.env)))
+        pieces = {_STATE: {**state, **news}, **self._memory.save()}
         return {f"{STORED}{self._index}-{name}": piece for name, piece in pieces.items()}
 
     def saved_ledger(self) -> Arrays:

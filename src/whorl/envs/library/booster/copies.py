@@ -124,6 +124,12 @@ class Copies:
         self.ticks[lanes] = self.within_tolerance[lanes] = 0
         self.plant[:, lanes], self.error[lanes], self.observation[lanes] = state, error, observation
 
+    @property
+    def converged(self) -> Array:
+        """The share of each lane's ticks so far with an error within the tolerance."""
+        share: Array = self.within_tolerance / np.maximum(1, self.ticks)
+        return share
+
     def step(self, changes: Array) -> tuple[Array, Array, Array]:
         """Change every lane's set point by so many A [lanes], and see: rewards, terminated, truncated."""
         settings = self.settings

@@ -31,6 +31,7 @@ class _Booster(gymnasium.Env[Any, Any]):
     """What the two have in common: everything but the meaning of an action."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": TICKS_PER_S}
+    episode_metrics = ("converged",)
 
     def __init__(self, settings: Settings, render_mode: str | None) -> None:
         if render_mode is not None:
@@ -96,8 +97,8 @@ class _Booster(gymnasium.Env[Any, Any]):
 
     def _info(self) -> Info:
         copies = self._copies
-        share = float(copies.within_tolerance[0] / max(1, copies.ticks[0]))
-        return {"IMINER": float(copies.error[0]), "VIMIN": float(copies.set_point[0]), "converged": share}
+        shown = {"IMINER": copies.error, "VIMIN": copies.set_point, "converged": copies.converged}
+        return {name: float(values[0]) for name, values in shown.items()}
 
 
 class Booster(_Booster):

@@ -18,10 +18,16 @@ class BoosterForm:
 
     def __init__(self, config: EnvConfig, blocks: Sequence[Array]) -> None:
         (self._block,) = blocks
+        self.raised: dict[int, str] = {}
         env = make_env(config.id, config.kwargs)
         self._changes_of = env.unwrapped.changes_of  # type: ignore[attr-defined]
         self._copies = Copies(env.unwrapped.settings, len(self._block))  # type: ignore[attr-defined]
         self.door = ObservationDoor(env.observation_space, config.id, config.max_observation_bytes)
+
+    @property
+    def metrics(self) -> Array:
+        """[copies, 1]: the share of ticks so far within the tolerance, as in a single environment's ``info``."""
+        return self._copies.converged[:, None]
 
     def restart(self, seeds: Mapping[int, int]) -> None:
         """Reset some copies, each from the generator that Gymnasium would give it."""
