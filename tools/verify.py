@@ -20,6 +20,7 @@ import os
 import platform
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -35,6 +36,8 @@ CODE = ("src", "tests", "pyproject.toml", "constraints.txt")
 QUICK = "quick"
 TESTS_PER_PART = 6
 TWO_AT_A_TIME = ["-n", "2", "--dist", "worksteal"]  # as `make test` runs them
+
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 @dataclass
@@ -92,14 +95,17 @@ def run_part(part: str, arguments: list[str], code: str) -> Outcome:
     log = STATE / f"{part}.log"
     begin = time.monotonic()
     with log.open("w") as output:
-        code_returned = subprocess.run(
+        running = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-ra", *arguments],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, "WHORL_FIGURES": str(figures), "PYTHONUNBUFFERED": "1"},
-        ).returncode
+        )
+        _running.add(running)
+        code_returned = running.wait()
+        _running.discard(running)
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return Outcome(
         part=part,
@@ -124,6 +130,13 @@ def run_parts(parts: dict[str, list[str]], code: str, jobs: int) -> Iterator[Out
                 yield future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def stop(number: int, _: object) -> None:
+    """Told to stop: the parts that run go too. Those that passed are kept."""
+    for running in list(_running):
+        running.terminate()
+    sys.exit(128 + number)
 
 
 def labels(parts: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
@@ -195,6 +208,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="also run what already passed on this code")
     parser.add_argument("--list", action="store_true", help="list the parts and how they stand")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, stop)
 
     STATE.mkdir(exist_ok=True)
     parts, state, code = find_parts(), load_state(), code_fingerprint()
