@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from whorl.config.schema import EnvConfig
+from whorl.envs.atari.games import is_atari
 from whorl.envs.door import ObservationDoor
 from whorl.envs.remote.address import is_address
 from whorl.types import Array, EnvSpec
@@ -64,4 +65,8 @@ def find_own_form(config: EnvConfig) -> Callable[[EnvSpec, Sequence[Array]], Vec
         from whorl.envs.library.booster.form import BoosterForm
 
         return lambda _, blocks: BoosterForm(config, blocks)
+    if is_atari(config.id):
+        from whorl.envs.atari.form import AtariForm
+
+        return lambda _, blocks: AtariForm(config, blocks)
     return None
