@@ -139,11 +139,13 @@ def state_at(told: list[tuple[Any, ...]], actions: Array, row: int, lane: int, e
 
 
 def test_the_score_is_that_of_the_whole_game_and_is_not_told_when_a_life_is_lost() -> None:
-    env = make_env("atari/SpaceInvaders-v0", {"episodic_life": True, "max_frames": 1200})
+    env = make_env("atari/SpaceInvaders-v0", {"episodic_life": True, "max_frames": 4000})
     try:
         env.reset(seed=3)
         points, ends, game_ends, steps = 0.0, 0, 0, 0
-        plain = Copies(Settings("space_invaders", clip_rewards=False, max_frames=1200), np.zeros((1, 4, 84, 84), np.uint8))
+        plain = Copies(
+            Settings("space_invaders", clip_rewards=False, max_frames=4000), np.zeros((1, 4, 84, 84), np.uint8)
+        )
         plain.restart({0: 3})
         while not game_ends:
             _, reward, terminated, truncated, info = env.step(1)
@@ -160,7 +162,7 @@ def test_the_score_is_that_of_the_whole_game_and_is_not_told_when_a_life_is_lost
                     points, steps = points + float(plain.step(np.array([1]), {})[0][0]), steps + 1
         assert info["episode_return"] == points > 1
         assert info["game_length"] == steps
-        assert ends >= 1
+        assert ends > game_ends == 1
         plain.close()
     finally:
         env.close()
@@ -185,17 +187,15 @@ def test_a_film_shows_what_is_played() -> None:
 
 
 def test_gymnasium_finds_nothing_wrong() -> None:
-    with pytest.warns(UserWarning, match="render") as warned:
-        env = make_env("atari/Pong-v0", {"noop_max": 3, "size": 40, "full_action_space": True})
-        try:
-            assert env.action_space.n == 18
-            assert env.observation_space.shape == (4, 40, 40)
-            gymnasium_check(env.unwrapped, skip_render_check=True)
-            with pytest.raises(ValueError, match="action must be from 0 to 17, not 18"):
-                env.step(18)
-        finally:
-            env.close()
-    del warned
+    env = make_env("atari/Pong-v0", {"noop_max": 3, "size": 40, "full_action_space": True})
+    try:
+        assert env.action_space.n == 18
+        assert env.observation_space.shape == (4, 40, 40)
+        gymnasium_check(env.unwrapped, skip_render_check=True)
+        with pytest.raises(ValueError, match="action must be from 0 to 17, not 18"):
+            env.step(18)
+    finally:
+        env.close()
 
 
 def test_the_probe_chooses_how_games_come_back() -> None:
@@ -214,7 +214,7 @@ def test_the_probe_chooses_how_games_come_back() -> None:
         ("atari/Pong-v0", {"clip_rewards": 3}, "clip_rewards must be true or false, not 3"),
         ("atari/Pong-v0", {"repeat_action_probability": 1.0}, "must be a number from 0 to below 1, not 1.0"),
         ("atari/Pong-v0", {"lives": 3}, "unexpected keyword argument 'lives'"),
-        ("atari/Pong-v0", {"render_mode": "human"}, "render_mode must be rgb_array or none, not 'human'"),
+        ("atari/Pong-v0", {"render_mode": "ansi"}, "render_mode must be rgb_array or none, not 'ansi'"),
     ],
 )
 def test_what_cannot_be_played_is_refused_in_one_line(env_id: str, kwargs: dict[str, Any], words: str) -> None:

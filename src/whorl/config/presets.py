@@ -1,8 +1,8 @@
 """Presets: tuned settings for an (agent, environment), one TOML file each in ``whorl/presets``.
 
 A file is named ``<agent>-<env>.toml`` (``/`` in an id becomes ``-``) and starts with a ``[preset]`` table: agent, env,
-summary. The rest are settings as in any other file. One whose env is ``atari/*``, in ``<agent>-atari.toml``, is for every
-environment below ``atari/`` that has none of its own.
+summary. The rest are settings as in any other file. One whose env is ``atari/*``, in ``<agent>-atari.toml``, is for
+every environment below ``atari/`` that has none of its own.
 """
 
 from __future__ import annotations

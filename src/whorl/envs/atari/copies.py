@@ -4,8 +4,9 @@ ALE skips, pools, shrinks and stacks frames in C++. What is added here is what i
 not the game, the game's own score beside clipped rewards, and coming back to where a game stood.
 
 A *new game* is a reset with a seed: ALE loads the ROM again, waits up to ``noop_max`` frames and presses fire. After a
-lost life an episode *opens* with one step of fire (of nothing, where a game has no fire) in the same game, and its stack
-of frames begins empty. Where such a step ends the game, a new one begins instead, and the old one's score goes untold.
+lost life an episode *opens* with one step of fire (of nothing, where a game has no fire) in the same game, and its
+stack of frames begins empty. Where such a step ends the game, a new one begins instead, and the old one's score goes
+untold.
 """
 
 from __future__ import annotations

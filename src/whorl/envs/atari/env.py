@@ -19,15 +19,15 @@ Info = dict[str, Any]
 class Atari(gymnasium.Env[Any, Any]):
     """An Atari 2600 game; see ``Settings`` for what may be chosen.
 
-    A game whose last step cost a life (with ``episodic_life``) goes on with the next reset. ``info`` holds ``lives`` and,
-    but for such a step, ``episode_return`` and ``game_length``: score and steps of the game so far.
+    A game whose last step cost a life (with ``episodic_life``) goes on with the next reset. ``info`` holds ``lives``
+    and, but for such a step, ``episode_return`` and ``game_length``: score and steps of the game so far.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_S}
     episode_metrics = ("episode_return", "game_length")
     frame_stack_padding = "zero"
     get_state: Callable[[], bytes] | None = None
-    """Only with ``episodic_life``: a game that goes on over several episodes cannot be told from the last one's actions."""
+    """Only with ``episodic_life``: the last episode's actions do not tell of a game that goes on over several."""
     set_state: Callable[[bytes], None] | None = None
 
     def __init__(self, game: str, render_mode: str | None = None, **chosen: Any) -> None:

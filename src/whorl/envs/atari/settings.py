@@ -27,7 +27,7 @@ class Settings:
     episodic_life: bool = False
     """The loss of a life ends an episode, and the next one goes on in the same game."""
     repeat_action_probability: float = 0.0
-    """Sticky actions (Machado et al. 2018): how probably a frame repeats the frame before's action; they propose 0.25."""
+    """Sticky actions: how probably a frame repeats the action of the one before. Machado et al. (2018) propose 0.25."""
     full_action_space: bool = False
     """All 18 actions of the joystick instead of those that mean something in the game."""
     noop_max: int = 30
@@ -51,13 +51,13 @@ class Settings:
 
 
 def _check(name: str, value: Any, default: Any) -> None:
+    least, most = _WHOLE_NUMBERS.get(name, (0, 0))
+    kind, wanted = type(value), ""
     if isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, not {value!r}")
-    elif name in _WHOLE_NUMBERS:
-        least, most = _WHOLE_NUMBERS[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ValueError(f"{name} must be a whole number from {least} to {most}, not {value!r}")
-    elif name == "repeat_action_probability":
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-            raise ValueError(f"{name} must be a number from 0 to below 1, not {value!r}")
+        wanted = "" if kind is bool else "true or false"
+    elif isinstance(default, int):
+        wanted = "" if kind is int and least <= value <= most else f"a whole number from {least} to {most}"
+    elif isinstance(default, float):
+        wanted = "" if kind in (int, float) and 0 <= value < 1 else "a number from 0 to below 1"
+    if wanted:
+        raise ValueError(f"{name} must be {wanted}, not {value!r}")
