@@ -30,9 +30,12 @@ def open_consoles(settings: Settings, copies: int, colour: bool = False) -> Any:
     """ALE's vector interface; in colour, its observations are whole screens and nothing is stacked."""
     from ale_py import ALEVectorInterface, roms
 
+    rom = roms.get_rom_path(settings.game)
+    if rom is None:
+        raise ValueError(f"ale-py has no ROM {settings.game!r}")
     height, width = SCREEN if colour else (settings.size, settings.size)
     return ALEVectorInterface(
-        rom_path=roms.get_rom_path(settings.game),
+        rom_path=rom,
         num_envs=copies,
         frame_skip=settings.frame_skip,
         stack_num=1 if colour else settings.frame_stack,
