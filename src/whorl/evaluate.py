@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +11,13 @@ import numpy as np
 
 from whorl.envs.containment import CONTAINED, close_quietly, is_users_interrupt
 from whorl.envs.door import RefusedValue, check_reward, refuse
+from whorl.envs.episode_metrics import read_metrics
 from whorl.envs.registry import Env, make_env
 from whorl.errors import BadInputError, EnvironmentFault, WhorlError, last_line
 from whorl.film import Film, make_filmed_env
 from whorl.ops.keys import reset_seed
 from whorl.policy import RefusedObservation, TrainedPolicy
+from whorl.trajectory.episodes import TRUE_RETURN
 
 EVALUATION_LANE = 2**40
 """Far from any training lane, so that no evaluation episode was ever trained on."""
@@ -52,33 +53,40 @@ def evaluate(policy: TrainedPolicy, episodes: int = 10, *, seed: int = 0, video:
     try:
         for episode in range(episodes):
             with Film(video, env) if video is not None and episode == 0 else nullcontext() as film:
-                rewards = list(_play(env, policy, seed, episode, film))
-            result.returns.append(float(sum(rewards)))
-            result.lengths.append(len(rewards))
+                returned, length = _play(env, policy, seed, episode, film)
+            result.returns.append(returned)
+            result.lengths.append(length)
     finally:
         close_quietly(env)
     return result
 
 
-def _play(env: Env, policy: TrainedPolicy, seed: int, episode: int, film: Film | None) -> Iterator[float]:
-    """The rewards of one episode. Whatever the environment does wrong is one line that says when."""
-    steps = 0
+def _play(env: Env, policy: TrainedPolicy, seed: int, episode: int, film: Film | None) -> tuple[float, int]:
+    """Return and length of one episode. Whatever the environment does wrong is one line that says when."""
+    spec, steps, rewards = policy.job.env, 0, 0.0
+    tells_return = TRUE_RETURN in spec.episode_metrics
     try:
-        observation, _ = env.reset(seed=reset_seed(seed, EVALUATION_LANE, episode))
+        observation, info = env.reset(seed=reset_seed(seed, EVALUATION_LANE, episode))
         policy.reset()
         if film is not None:
             film.shoot()
-        while steps < policy.job.env.max_episode_steps:
-            observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+        while steps < spec.max_episode_steps:
+            observation, reward, terminated, truncated, info = env.step(policy.act(observation))
             steps += 1
             if film is not None:
                 film.shoot()
-            yield _finite(check_reward(reward))
+            rewards += _finite(check_reward(reward))
             if terminated or truncated:
-                return
+                if not tells_return or math.isfinite(read_metrics(info, (TRUE_RETURN,))[0]):
+                    break
+                # The end of a life, say, and not of the game: on to the next.
+                observation, _ = env.reset(seed=reset_seed(seed, EVALUATION_LANE, episode))
+                policy.reset()
+        (told,) = read_metrics(info, (TRUE_RETURN,)) if tells_return else (rewards,)
+        return (told if math.isfinite(told) else rewards), steps
     except CONTAINED as error:
         refused = isinstance(error, RefusedObservation | RefusedValue)
-        if is_users_interrupt(error) or (isinstance(error, WhorlError | GeneratorExit) and not refused):
+        if is_users_interrupt(error) or (isinstance(error, WhorlError) and not refused):
             raise
         reason = str(error) if refused else last_line(error)
         raise EnvironmentFault(

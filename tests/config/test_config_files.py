@@ -151,9 +151,17 @@ def test_presets_of_the_package():
     names = [preset.name for preset in list_presets()]
     assert "ppo-CartPole-v1" in names
     for preset in list_presets():
-        assert preset.name == f"{preset.agent}-{preset.env}".replace("/", "-")
+        assert preset.name == f"{preset.agent}-{preset.env}".removesuffix("/*").replace("/", "-")
         assert preset.summary.endswith(".")
         assert find_preset(preset.agent, preset.env) == preset
+
+
+def test_presets_of_a_whole_namespace():
+    pong = find_preset("ppo", "atari/Pong-v0")
+    assert pong is not None
+    assert pong == find_preset("ppo", "atari/Breakout-v0")
+    assert find_preset("ppo", "atari") is None
+    assert find_preset("ppo", "whorl/Slow-v0") is None
 
 
 def test_presets_are_found_with_a_module_and_only_for_their_environment():

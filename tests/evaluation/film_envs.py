@@ -70,3 +70,27 @@ class Raises(Striped):
         if self.how == "observation":
             return np.full(2, np.nan, np.float32), reward, *rest
         return observation, float("nan"), *rest
+
+
+class Lives(gymnasium.Env[Any, Any]):
+    """Three lives of four steps, each an episode; the score of 10 a step is told at the end of the game."""
+
+    episode_metrics = ("episode_return",)
+    observation_space = spaces.Box(0.0, 100.0, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.lives = self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        if not self.lives:
+            self.lives, self.steps = 3, 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> Any:
+        self.steps += 1
+        lost = self.steps % 4 == 0
+        self.lives -= lost
+        info = {} if self.lives else {"episode_return": 10 * self.steps}
+        return np.zeros(1, np.float32), 1.0, lost, False, info

@@ -160,3 +160,9 @@ def test_a_run_without_a_checkpoint(cartpole_run: Path, tmp_path: Path, capsys: 
     shutil.rmtree(copy / "checkpoints")
     assert main(["eval", str(copy)]) == 1
     assert capsys.readouterr().err == f"whorl: error: {copy}: no checkpoint yet; `whorl resume {copy}` trains it\n"
+
+
+def test_a_game_goes_on_after_the_loss_of_a_life() -> None:
+    result = evaluate(untrained("film_envs:Lives"), 2)
+    assert result.returns == [120, 120]
+    assert result.lengths == [12, 12]

@@ -64,5 +64,6 @@ def test_preset_reaches_its_goal_for_each_seed(
 
 def test_every_preset_of_these_agents_has_a_goal() -> None:
     agents = {goal.agent for goal in GOALS}  # the others' learning tests stand beside this one
-    presets = {(preset.agent, preset.env) for preset in list_presets() if preset.agent in agents}
+    tuned = [preset for preset in list_presets() if not preset.env.endswith("/*")]  # not for whole namespaces
+    presets = {(preset.agent, preset.env) for preset in tuned if preset.agent in agents}
     assert presets == {(goal.agent, goal.env) for goal in GOALS}

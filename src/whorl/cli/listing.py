@@ -35,10 +35,13 @@ def _agents() -> Rows:
 
 
 def _envs() -> Rows:
+    from whorl.envs.atari import games
     from whorl.envs.library import catalogue
     from whorl.envs.registry import register_plugins
 
     register_plugins()
+    if games.is_installed():
+        games.register("atari/...")
     own = sorted(catalogue())
     own_ids = {env_id for env_id, _ in own}
     own = [(env_id, summary.replace("``", "")) for env_id, summary in own]
@@ -62,7 +65,7 @@ def _gymnasium_envs() -> Rows:
 
 def _family(entry_point: str) -> str:
     """``gymnasium.envs.classic_control.cartpole:CartPoleEnv`` is of the family classic control."""
-    match = re.match(r"gymnasium\.envs\.(\w+)", entry_point)
+    match = re.match(r"(?:gymnasium|whorl)\.envs\.(\w+)", entry_point)
     family = match[1] if match else entry_point.partition(".")[0].partition(":")[0]
     needs = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax"}.get(family)
     missing = "" if needs is None or find_spec(needs) else f" (needs {needs}, which is not installed)"

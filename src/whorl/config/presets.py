@@ -1,7 +1,8 @@
 """Presets: tuned settings for an (agent, environment), one TOML file each in ``whorl/presets``.
 
 A file is named ``<agent>-<env>.toml`` (``/`` in an id becomes ``-``) and starts with a ``[preset]`` table: agent, env,
-summary. The rest are settings as in any other file.
+summary. The rest are settings as in any other file. One whose env is ``atari/*``, in ``<agent>-atari.toml``, is for
+every environment below ``atari/`` that has none of its own.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ class Preset:
 def find_preset(agent: str, env: str) -> Preset | None:
     """The preset for an agent and an environment id (with or without ``module:`` before it)."""
     env = env.rpartition(":")[2]
-    text = _texts().get(f"{agent}-{env}".replace("/", "-"))
-    if text is None:
-        return None
-    preset = _read(f"{agent}-{env}".replace("/", "-"), text)
-    return preset if (preset.agent, preset.env) == (agent, env) else None
+    namespace, separator, _ = env.partition("/")
+    for known in (env, f"{namespace}/*") if separator else (env,):
+        name = f"{agent}-{known}".removesuffix("/*").replace("/", "-")
+        text = _texts().get(name)
+        preset = _read(name, text) if text is not None else None
+        if preset is not None and (preset.agent, preset.env) == (agent, known):
+            return preset
+    return None
 
 
 def list_presets() -> list[Preset]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from whorl.config.schema import EnvConfig
+from whorl.envs.atari.games import is_atari
 from whorl.envs.door import ObservationDoor
+from whorl.envs.lane import pack_snapshot, unpack_snapshot
 from whorl.envs.remote.address import is_address
 from whorl.types import Array, EnvSpec
 
@@ -39,6 +41,19 @@ class VectorForm(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class SavingForm(VectorForm, Protocol):
+    """A form whose copies save themselves as single environments do: for those that bear on more than an episode."""
+
+    def states(self) -> list[bytes]:
+        """What ``get_state`` of single environments would give."""
+        ...
+
+    def bring_back(self, states: Mapping[int, bytes]) -> None:
+        """Bring some copies to where they stood; the others must be reset."""
+        ...
+
+
 def make_form(config: EnvConfig, spec: EnvSpec, blocks: Sequence[Array]) -> VectorForm:
     """Our own form where there is one, else Gymnasium's."""
     from whorl.envs import gym_vector
@@ -64,4 +79,24 @@ def find_own_form(config: EnvConfig) -> Callable[[EnvSpec, Sequence[Array]], Vec
         from whorl.envs.library.booster.form import BoosterForm
 
         return lambda _, blocks: BoosterForm(config, blocks)
+    if is_atari(config.id):
+        from whorl.envs.atari.form import AtariForm
+
+        return lambda _, blocks: AtariForm(config, blocks)
     return None
+
+
+def saved_states(form: VectorForm, spec: EnvSpec, steps: Array) -> list[bytes] | None:
+    """Every copy's snapshot, with the steps of its episode; None of a form that does not tell."""
+    if spec.restore != "snapshot" or not isinstance(form, SavingForm):
+        return None
+    return [pack_snapshot(count, state) for count, state in zip(steps.tolist(), form.states(), strict=True)]
+
+
+def bring_back(form: VectorForm, spec: EnvSpec, snapshots: Mapping[int, bytes]) -> dict[int, int]:
+    """The copies that came back from their snapshots, and the steps of their episodes."""
+    if spec.restore != "snapshot" or not isinstance(form, SavingForm) or not snapshots:
+        return {}
+    saved = {index: unpack_snapshot(snapshot) for index, snapshot in snapshots.items()}
+    form.bring_back({index: state for index, (_, state) in saved.items()})
+    return {index: steps for index, (steps, _) in saved.items()}

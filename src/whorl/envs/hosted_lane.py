@@ -94,7 +94,7 @@ class HostedLane:
             return
         self._block.copy_observation(self.index, state.observation)
         if state.ended:
-            self._row = "final"
+            self._row, self.snapshot, self.is_lost = "final", state.snapshot, True
             self._arrived = {name: np.array(state.observation[name]) for name in self._arrived}
             return
         self._actions, self.snapshot = list(state.actions), state.snapshot
@@ -109,7 +109,7 @@ class HostedLane:
                 else:
                     self._row = "restored"
                     return
-        self.exact = False
+        self.exact, self.snapshot = False, None
         yield from self._begin(state.episode + 1, "first")
 
     def row(self, action: Array) -> Conversation:
@@ -186,7 +186,9 @@ class HostedLane:
         return f"{self.spec.env_id}: lane {self.lane}, episode {self.episode}, {step}"
 
     def _begin(self, episode: int, row: Literal["first", "fault"]) -> Conversation:
-        """Begin an episode. A host that dies of it again and again is asked for another seed."""
+        """Begin an episode. A host that dies of it again and again is asked for another seed. A new host is first told
+        what has been: a reset may depend on it, as in a game that goes on after the loss of a life."""
+        before, knows = self.snapshot if row == "first" else None, not self.is_lost
         self.episode, self.is_lost, self.snapshot = episode, False, None
         self._actions = []
         self._position = _AT_RESET
@@ -194,9 +196,13 @@ class HostedLane:
         self._deaths.clear()
         while True:
             try:
+                if before is not None and not knows:
+                    yield Command(RESTORE, episode, snapshot=before)
                 answer = yield Command(RESET, episode, self._attempt)
             except HostLost:
+                knows = False
                 if self._is_given_up():
+                    before = None
                     self._attempt += 1
                     self._deaths.clear()
                 continue

@@ -33,6 +33,16 @@ MAX_CONSECUTIVE_FAULTS = 10
 _SNAPSHOT_HEADER = struct.Struct("<qq")  # steps of the episode, steps counted by Gymnasium's TimeLimit (-1: none)
 
 
+def pack_snapshot(episode_steps: int, state: bytes, elapsed: int = -1) -> bytes:
+    """A saved state with the steps of its episode, as we count them and as Gymnasium's TimeLimit does (-1: none)."""
+    return _SNAPSHOT_HEADER.pack(episode_steps, elapsed) + state
+
+
+def unpack_snapshot(snapshot: bytes) -> tuple[int, bytes]:
+    """The steps of its episode, and the state."""
+    return _SNAPSHOT_HEADER.unpack_from(snapshot)[0], snapshot[_SNAPSHOT_HEADER.size :]
+
+
 class StepRaised(Exception):
     """The environment raised in ``step``: the episode ends by a fault, and the next ``begin`` makes it anew."""
 
@@ -160,7 +170,7 @@ class Lane:
             return None
         if not isinstance(state, bytes | bytearray | memoryview):
             return None
-        return _SNAPSHOT_HEADER.pack(self.episode_steps, _elapsed(self._env)) + bytes(state)
+        return pack_snapshot(self.episode_steps, bytes(state), _elapsed(self._env))
 
     def restore(self, episode: int, snapshot: bytes) -> bool:
         """Bring a saved state back; False when the environment would not take it."""

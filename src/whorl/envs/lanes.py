@@ -142,7 +142,9 @@ class ScalarLanes:
             lane.begin(state.episode)
             block.began(index)
         elif state.ended:
-            lane.prepare(state.episode)
+            # What comes next may depend on what has been: a game goes on after the loss of a life.
+            if self.spec.restore != "snapshot" or not state.snapshot or not lane.restore(state.episode, state.snapshot):
+                lane.prepare(state.episode)
             block.restore_final(index, state.observation)
         elif self._brought_back(lane, state):
             block.copy_observation(index, state.observation)

@@ -1,5 +1,5 @@
-"""From a name to an environment: Gymnasium ids, ``module:Env-v0``, ``module:ClassName``, ``whorl/...``, and the
-address of a server (``tcp://HOST:PORT``, ``ipc://PATH``).
+"""From a name to an environment: Gymnasium ids, ``module:Env-v0``, ``module:ClassName``, ``whorl/...``, ``atari/...``,
+and the address of a server (``tcp://HOST:PORT``, ``ipc://PATH``).
 
 A lab's own package plugs in with an entry point of the group ``whorl.envs``: a callable that registers its
 environments with Gymnasium. It is called only when an id is not known yet, so nothing happens at import.
@@ -18,6 +18,7 @@ from typing import Any
 
 import gymnasium
 
+from whorl.envs.atari import games
 from whorl.envs.containment import CONTAINED, is_users_interrupt
 from whorl.envs.remote.address import is_address
 from whorl.errors import BadInputError, MissingExtraError, WhorlError, last_line
@@ -72,6 +73,8 @@ def find_env(env_id: str) -> tuple[str, Any]:
         from whorl.envs import library
 
         library.register()
+    if games.is_atari(env_id):
+        games.register(env_id)
     if env_id not in gymnasium.registry:
         register_plugins()
     if env_id not in gymnasium.registry:

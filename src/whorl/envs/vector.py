@@ -14,7 +14,7 @@ from whorl.envs.containment import CONTAINED, is_users_interrupt
 from whorl.envs.contract import LaneState, Outcome, Rows
 from whorl.envs.deadline import NoClock, StepClock, StepDeadline
 from whorl.envs.door import RefusedValue
-from whorl.envs.forms import VectorForm, make_form
+from whorl.envs.forms import VectorForm, bring_back, make_form, saved_states
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS, Refused
 from whorl.envs.row_block import RowBlock
 from whorl.errors import EnvironmentFault, last_line
@@ -112,8 +112,8 @@ class VectorLanes:
         return block.outcome
 
     def snapshots(self) -> list[bytes] | None:
-        """Vector forms are rebuilt by stepping again."""
-        return None
+        """Each lane's saved state, of a form that can tell; others are rebuilt by stepping again."""
+        return saved_states(self._form, self.spec, self._steps)
 
     def close(self) -> None:
         """Close the form; never raises, never hangs."""
@@ -183,17 +183,21 @@ class VectorLanes:
     def _restore(self, states: Sequence[LaneState]) -> None:
         """Every lane where the ledger says, as far as stepping again brings it there."""
         self.episodes = [state.episode for state in states]
+        found = {index: state.snapshot for index, state in enumerate(states) if state.snapshot and not state.skip}
+        saved = bring_back(self._form, self.spec, found)
         started_s = time.perf_counter()
-        self._restart(range(len(self.lanes)))
+        self._restart([index for index in range(len(self.lanes)) if index not in saved])
         self._deadline.saw(time.perf_counter() - started_s, steps=0)  # resets may take much longer than steps
-        replayed = [index for index, state in enumerate(states) if self._is_replayed(state)]
+        # Stepping others would move those that are back already.
+        replayed = [] if saved else [index for index, state in enumerate(states) if self._is_replayed(state)]
         unended = self._replay(states, replayed)
         stepped = any(len(states[index].actions) for index in replayed)
         for index, state in enumerate(states):
             if state.observation is None and not state.skip and not stepped:
                 self._block.began(index)  # reset already, and a reset may be slow
             else:
-                self._settle(index, state, index in replayed and index in unended)
+                self._steps[index] = saved.get(index, len(state.actions))
+                self._settle(index, state, index in saved or (index in replayed and index in unended))
 
     def _restore_nothing(self, states: Sequence[LaneState], error: BaseException) -> None:
         """The form raised on the way: another one, where every lane that was amid an episode begins the next."""
@@ -247,7 +251,6 @@ class VectorLanes:
                 for mine, there in zip(block.targets(index), wanted, strict=True)
             )
             if arrived:
-                self._steps[index] = len(state.actions)
                 if len(state.actions) == 0:
                     block.began(index)
                 return
