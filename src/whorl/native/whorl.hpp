@@ -631,14 +631,7 @@ inline std::string kind_of(const Bytes &header, std::size_t most_bytes) {
     std::int64_t version = 0;
     bool has_version = false;
     for (std::size_t entries = in.map(); entries > 0; --entries) {
-        Reader ahead = in;
-        in.skip();
-        std::string key;
-        try {
-            key = ahead.text(64);
-        } catch (const Malformed &) {
-            key.clear(); // not a key of ours: it is looked at again when the version is known to be 1
-        }
+        const std::string key = in.text(most_bytes);
         Reader value = in;
         in.skip();
         if (key == "whorl") version = value.any_integer(), has_version = true;

@@ -1,7 +1,7 @@
 !> A simulator in Fortran with a known optimum: hold the level of a leaking tank at a set point by its inlet valve.
 !>
 !>     tank ipc:///home/me/s/tank.sock 8
-!>     whorl train ppo ipc:///home/me/s/tank.sock --steps 60000
+!>     whorl train ppo ipc:///home/me/s/tank.sock --steps 60000 --set agent.learning_rate=0.001
 !>
 !> In a step the level changes by INFLOW * valve - LEAK * level, with the valve between 0 and 1, and the reward is minus
 !> the distance from the set point. What comes nearest to it in each step is best over all of them: a level nearer to
