@@ -1,8 +1,8 @@
 // A simulator with a known optimum: a glider on rails, to be brought to rest at the origin in the fewest steps.
 //
 //     glider ipc:///home/me/s/glider.sock 8
-//     whorl train ppo ipc:///home/me/s/glider.sock --steps 40000 --set agent.learning_rate=0.001 \
-//         --set agent.entropy_coefficient=0.03
+//     whorl train ppo ipc:///home/me/s/glider.sock --steps 40000
+//         (and --set agent.learning_rate=0.001 --set agent.entropy_coefficient=0.03, which finds the optimum)
 //
 // Place and speed are whole numbers. A step changes the speed by -1, 0 or 1, then the place by the speed; each costs 1.
 // The rails end in bumpers, which stop a glider and are of no help on its way.
