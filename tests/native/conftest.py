@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from remote.conftest import folder, serve, serve_process  # noqa: F401
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from remote.conftest import Serve, ServerProcess
 from remote.proxies import ByteProxy, MessageProxy
-
 from whorl.cli.main import main
 from whorl.envs.registry import make_env
 

@@ -10,16 +10,25 @@ from typing import Any
 
 import msgspec
 import pytest
-from remote.test_hostile_clients import FIELDS, HEADERS
 
+from remote.test_hostile_clients import FIELDS, HEADERS
 from whorl.envs.remote.messages import Malformed, decode_answer, decode_request
 
 from .conftest import NATIVE, require_compilers
 
 SESSION = {"epoch": b"8 bytes.", "session": 2**63 - 1}
 LEAF = {"name": "obs", "kind": "vector", "dtype": "float32", "shape": [4], "low": float("-inf"), "high": 1}
-IMAGE = {"name": "a.b", "kind": "image", "dtype": "uint8", "shape": [4, 84, 84], "low": 0.0, "high": 255.0, "frames": 4}
-CHOICE = {"name": "ä", "kind": "discrete", "dtype": "int64", "shape": [], "low": 0, "high": 2, "n": 3, "padding": "zero"}
+IMAGE = {"name": "a.b", "kind": "image", "dtype": "uint8", "shape": [4, 84, 84], "low": 0, "high": 255.0, "frames": 4}
+CHOICE = {
+    "name": "ä",
+    "kind": "discrete",
+    "dtype": "int64",
+    "shape": [],
+    "low": 0,
+    "high": 2,
+    "n": 3,
+    "padding": "zero",
+}
 BOX = {"kind": "box", "dtype": "float32", "shape": [2, 1], "low": [-1, 0.5], "high": [1.0, float("inf")]}
 MANY = {"kind": "multi_discrete", "dtype": "int64", "shape": [20], "nvec": [300] * 20}
 SPEC = {"observation": [LEAF, IMAGE, CHOICE], "action": BOX, "max_episode_steps": 70_000, "restore": "replay"}
@@ -56,7 +65,9 @@ def spoilt(header: bytes, chance: random.Random) -> bytes:
         at = chance.randrange(len(changed)) if changed else 0
         match chance.randrange(4):
             case 0 if changed:
-                changed[at] = chance.choice([0, 1, 2, 0x7F, 0x80, 0xC0, 0xC1, 0xDF, 0xDD, 0xDB, 0xFF, chance.randrange(256)])
+                changed[at] = chance.choice(
+                    [0, 1, 2, 0x7F, 0x80, 0xC0, 0xC1, 0xDF, 0xDD, 0xDB, 0xFF, chance.randrange(256)]
+                )
             case 1:
                 del changed[at : at + chance.randint(1, 8)]
             case 2:

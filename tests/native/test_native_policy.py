@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from remote.conftest import Serve
 
 import whorl
+from remote.conftest import Serve
 from whorl.envs.registry import make_env
 from whorl.export import export_run
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from remote.test_remote_training import keywords, outcome, train
 
 import whorl
+from remote.test_remote_training import keywords, outcome, train
 from whorl.envs.registry import make_env
 from whorl.runs.result import Result
 

@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "what", metavar="serve|keys|native",
-        help="Serve an environment, make keys for a server, or copy the C++ and Fortran sources of servers and clients.",
+        help="Serve an environment, make keys for a server, or copy servers and clients in C++ and Fortran.",
     )  # fmt: skip
     parser.add_argument("target", metavar="ENV|DIR", help="The environment to serve; the folder for keys or sources.")
     parser.add_argument(

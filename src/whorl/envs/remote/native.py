@@ -1,9 +1,9 @@
 """The C++ and Fortran sides of served environments, which come with the package as source files.
 
-    whorl.hpp            server and client in C++17, one file
-    whorl.h, whorl_c.cpp a C interface to the server
-    whorl.f90            the same for Fortran
-    examples/            complete simulators and clients; CMakeLists.txt builds them
+whorl.hpp            server and client in C++17, one file
+whorl.h, whorl_c.cpp a C interface to the server
+whorl.f90            the same for Fortran
+examples/            complete simulators and clients; CMakeLists.txt builds them
 """
 
 from __future__ import annotations
