@@ -1,4 +1,4 @@
-"""``whorl env serve ENV`` and ``whorl env keys DIR``."""
+"""``whorl env serve ENV``, ``whorl env keys DIR`` and ``whorl env native DIR``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ LOOPBACK = "tcp://127.0.0.1:5555"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("what", metavar="serve|keys", help="Serve an environment, or make keys for a server.")
-    parser.add_argument("target", metavar="ENV|DIR", help="The environment to serve; the folder to make for the keys.")
+    parser.add_argument(
+        "what", metavar="serve|keys|native",
+        help="Serve an environment, make keys for a server, or copy servers and clients in C++ and Fortran.",
+    )  # fmt: skip
+    parser.add_argument("target", metavar="ENV|DIR", help="The environment to serve; the folder for keys or sources.")
     parser.add_argument(
         "--bind", metavar="ADDRESS", default=LOOPBACK,
         help=f"serve: where, tcp://HOST:PORT (port *: any that is free) or ipc://PATH. Default: {LOOPBACK}.",
@@ -30,11 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal comes, or make keys."""
-    if one_of(arguments.what, ("serve", "keys"), "whorl env") == "keys":
-        from whorl.envs.remote.keys import make_keys
-
-        paths = make_keys(Path(arguments.target))
+    """Serve until a signal comes, or make what others need."""
+    what = one_of(arguments.what, ("serve", "keys", "native"), "whorl env")
+    if what != "serve":
+        paths = _make_keys(Path(arguments.target)) if what == "keys" else _copy_sources(Path(arguments.target))
         if not arguments.quiet:
             print("\n".join(map(str, paths)))
         return EXIT_DONE
@@ -54,6 +56,18 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             print(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in server.counts.items()), flush=True)
     return EXIT_DONE
+
+
+def _make_keys(folder: Path) -> list[Path]:
+    from whorl.envs.remote.keys import make_keys
+
+    return make_keys(folder)
+
+
+def _copy_sources(folder: Path) -> list[Path]:
+    from whorl.envs.remote.native import copy_sources
+
+    return copy_sources(folder)
 
 
 def _announcement(address: str, env: str, copies: int, has_keys: bool) -> str:

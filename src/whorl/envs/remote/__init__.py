@@ -10,6 +10,7 @@
     connection  the client's socket: asks until it is answered
     served      a client's copies, and what brings them back after a restart of the server
     env, form   served copies as a Gymnasium environment, and as a vector form
+    native      the sources of servers and clients in C++ and Fortran
 
 docs/reference/wire-protocol.md tells everything that another implementation needs.
 """
