@@ -27,6 +27,8 @@ _ENTRIES = {
     "whorl/Empty-v0": "odd:Empty",
     "whorl/Booster-v0": "booster.env:Booster",
     "whorl/BoosterContinuous-v0": "booster.env:BoosterContinuous",
+    "whorl/Tetris-v0": "tetris.env:Tetris",
+    "whorl/TetrisGrey-v0": "tetris.env:TetrisGrey",
     "whorl/Process-v0": "process.env:Process",
     "whorl/Crash-v0": "faulty:Crash",
     "whorl/Hang-v0": "faulty:Hang",
