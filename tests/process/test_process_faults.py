@@ -16,6 +16,8 @@ import pytest
 from tests.process.conftest import HELLO, PARROT, SPACES, Make
 
 import whorl
+from whorl.config.schema import EnvConfig
+from whorl.envs.check import check_env
 
 
 def alive(pid: int) -> bool:
@@ -197,6 +199,13 @@ def test_faults_in_files(make: Make, mode: str, script: str, message: str) -> No
     env = make(script, mode=mode, start_timeout_s=1.0, max_answer_bytes=2000)
     with pytest.raises(RuntimeError, match=re.escape(message)):
         env.reset(seed=1)
+
+
+def test_the_check_names_the_cause(program, tmp_path: Path) -> None:
+    command = program(HELLO + "sys.stderr.write('mesh is tangled'); sys.exit(3)")
+    report = check_env(EnvConfig(id="whorl/Process-v0", kwargs={"command": command, **SPACES}))
+    assert not report.is_good
+    assert "ended with exit code 3; its stderr ends: mesh is tangled" in report.lines()[1]
 
 
 def test_training_goes_on_when_programs_crash(program, tmp_path: Path) -> None:
