@@ -162,9 +162,14 @@ def test_numbers_as_fortran_writes_them(text: str, number: float) -> None:
 def test_folders_are_kept_by_the_policy(make: Make, tmp_path: Path, keep: str, left: int) -> None:
     """Three episodes, the second of which ends by a fault."""
     script = (
-        HELLO + "print('{\"observation\": [0, 0, 0], \"reward\": 1}' if os.path.exists('deck') else 'no', flush=True)\n"
+        HELLO
+        + """
+open("trace", "w").write("x")
+sys.stderr.write("last words\\n")
+print('{"observation": [0, 0, 0], "reward": 1}' if os.path.exists("deck") else "no", flush=True)
+sys.stdin.read()
+"""
     )
-    script += "open('trace', 'w').write('x'); sys.stderr.write('last words\\n'); sys.stdin.read()"
     (tmp_path / "deck").write_text("")
     env = make(script, keep=keep, files=[str(tmp_path / "deck")])
     env.reset(seed=1)
@@ -182,6 +187,7 @@ def test_folders_are_kept_by_the_policy(make: Make, tmp_path: Path, keep: str, l
         about = json.loads((kept[0] / "whorl.json").read_text())
         assert (about["seed"], about["steps"]) == (2, 1)
         assert "no JSON object" in about["fault"]
+        assert (kept[0] / "whorl-stderr.txt").read_text() == "last words\n"
     if keep == "archive":
         assert all(path.name.endswith(".tar.gz") for path in kept)
         with tarfile.open(kept[0]) as tar:
