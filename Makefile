@@ -27,6 +27,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 		|| { rm -rf $(VENV); echo "$(PYTHON) -m venv failed; install Python's venv module (Debian: the package python3-venv)" >&2; exit 1; }
 	@echo "Installing Whorl into $(VENV) (a minute or two, once) ..."
 	@$(BIN)/pip install -qq --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
+	@! command -v c++ >/dev/null || $(BIN)/pip install -qq --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[tetris]' \
+		|| echo "whorl[tetris] could not be installed (its emulator is compiled); all else works" >&2
 	@touch $@
 
 train: install ## Train PPO on CartPole-v1 until it balances, and draw its learning curve

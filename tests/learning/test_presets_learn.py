@@ -34,6 +34,9 @@ GOALS = (
     Goal("a2c", "CartPole-v1", 475),
 )
 
+TOO_LONG = {("ppo", "whorl/Tetris-v0"), ("ppo", "whorl/TetrisGrey-v0")}
+"""Presets that take days; tests/envs/test_tetris.py takes their first steps."""
+
 
 def reaches(goal: Goal, seed: int, folder: Path, figure: Callable[[str, object], None]) -> None:
     run = whorl.train(goal.agent, goal.env, seed=seed, stop_return=goal.return_mean, run_dir=folder / "run")
@@ -66,4 +69,4 @@ def test_every_preset_of_these_agents_has_a_goal() -> None:
     agents = {goal.agent for goal in GOALS}  # the others' learning tests stand beside this one
     tuned = [preset for preset in list_presets() if not preset.env.endswith("/*")]  # not for whole namespaces
     presets = {(preset.agent, preset.env) for preset in tuned if preset.agent in agents}
-    assert presets == {(goal.agent, goal.env) for goal in GOALS}
+    assert presets - TOO_LONG == {(goal.agent, goal.env) for goal in GOALS}

@@ -49,8 +49,8 @@ def test_blocks_of_every_kind_and_of_views(size: int, dtype: str) -> None:
             assert blocks[n, y, x, (c * size + dy) * size + dx] == image[n, c, y * size + dy, x * size + dx]
 
 
-def build(leaf: ObservationLeaf) -> tuple[dict[str, Tensor], np.ndarray]:
-    network = Network(NetworkConfig(image_features=24), env_spec((leaf,)), normalise=False)
+def build(leaf: ObservationLeaf, bias: bool = True) -> tuple[dict[str, Tensor], np.ndarray]:
+    network = Network(NetworkConfig(image_features=24, image_bias=bias), env_spec((leaf,)), normalise=False)
     parameters = FlatParameters(network, 5, torch.device("cpu"))
     rng = np.random.default_rng(0)
     for view in parameters.views.values():
@@ -64,17 +64,18 @@ def plain_cnn(leaf: ObservationLeaf, parameters: dict[str, Tensor], image: Tenso
     """As the paper says it, pixels in [0, 1]; the last layer takes them channel by channel within each pixel."""
     offset, factor = image_scale(leaf)
     x = (image.float() - offset) * factor
-    for i, (_, _, stride) in enumerate(convolutions(leaf)):
-        weight, bias = (parameters[f"image/{leaf.name}/{i}/{what}"] for what in ("weight", "bias"))
+    for i, (_, stride) in enumerate(convolutions(leaf)):
+        weight, bias = (parameters.get(f"image/{leaf.name}/{i}/{what}") for what in ("weight", "bias"))
         x = functional.conv2d(x, weight, bias, stride).relu()
     weight, bias = (parameters[f"image/{leaf.name}/out/{what}"] for what in ("weight", "bias"))
     return (x.permute(0, 2, 3, 1).reshape(len(x), -1) @ weight + bias).relu()
 
 
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("name", LEAVES)
-def test_the_outputs_and_gradients_are_those_of_plain_convolutions(name: str) -> None:
+def test_the_outputs_and_gradients_are_those_of_plain_convolutions(name: str, bias: bool) -> None:
     leaf = LEAVES[name]
-    parameters, image = build(leaf)
+    parameters, image = build(leaf, bias)
     own = {k: v for k, v in parameters.items() if k.startswith("image/")}
     results = []
     for how in ("blocks", "plain"):

@@ -1,5 +1,7 @@
 """Layouts, initial weights and encodings."""
 
+import math
+
 import numpy as np
 import pytest
 from model_cases import BOX, IMAGE, MATRIX, NATURE, PLACE, VECTOR, env_spec, random_observation
@@ -37,10 +39,23 @@ def test_initial_matrices_are_orthogonal_with_their_gain() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 10, 20, 35, 36, 84])
 def test_convolutions_fit_every_size(size: int) -> None:
     left = size
-    for _, kernel, stride in convolutions(ObservationLeaf("x", "image", (1, size, size + 3), "uint8")):
+    for kernel, stride in convolutions(ObservationLeaf("x", "image", (1, size, size + 3), "uint8")):
         assert kernel <= left
         left = (left - kernel) // stride + 1
     assert left >= 1
+
+
+def test_the_network_of_the_tetris_study() -> None:
+    """1,548,352 weights up to its 64 features, convolutions without biases."""
+    frames = ObservationLeaf("screen", "image", (3, 240, 256), "uint8", 0, 255)
+    config = NetworkConfig(image_channels=(32, 64, 32), image_bias=False, image_features=64)
+    parameters = Network(config, env_spec((frames,)), normalise=False).parameters
+    sizes = {parameter.name: math.prod(parameter.shape) for parameter in parameters}
+    trunk = {name: size for name, size in sizes.items() if name.startswith("image/")}
+    assert list(trunk.values()) == [6_144, 32_768, 18_432, 1_490_944, 64]
+    assert sum(trunk.values()) == 1_548_352
+    with pytest.raises(ValueError, match="image_channels: expected 3 numbers; got 2"):
+        NetworkConfig(image_channels=(32, 64))
 
 
 def test_the_nature_network_is_natures() -> None:

@@ -44,6 +44,8 @@ def make_env(env_id: str, kwargs: Mapping[str, Any] | None = None) -> Env:
     except CONTAINED as error:
         if is_users_interrupt(error) or (is_address(env_id) and isinstance(error, WhorlError)):
             raise
+        if isinstance(error, MissingExtraError):
+            raise  # it has the install line already
         raise explain_failure(env_id, kwargs, error) from error
     if not isinstance(env, gymnasium.Env):
         raise BadInputError(f"{env_id}: made a {type(env).__name__}, which is not a gymnasium.Env")

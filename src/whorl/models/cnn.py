@@ -22,26 +22,29 @@ def forward_cnn(leaf: ObservationLeaf, parameters: Mapping[str, Tensor], blocks:
     """Features [N, image_features] in float32; convolutions and the layer behind them are computed in ``dtype``."""
     name = f"image/{leaf.name}"
     x = blocks.to(dtype).permute(0, 3, 1, 2)
-    for i, (_, kernel, stride) in enumerate(convolutions(leaf)):
-        weight, bias = parameters[f"{name}/{i}/weight"], parameters[f"{name}/{i}/bias"]
+    for i, (kernel, stride) in enumerate(convolutions(leaf)):
+        weight, bias = parameters[f"{name}/{i}/weight"], parameters.get(f"{name}/{i}/bias")
         if i == 0:
             weight, bias = _scaled(leaf, weight, bias)
         if kernel % stride == 0:
             if i > 0:
                 x = _blocks(x, kernel, stride)
             weight, stride = _over_blocks(weight, stride, pixels_first=i > 0), 1
-        x = functional.conv2d(x, weight.to(dtype), bias.to(dtype), stride).relu_()
+        x = functional.conv2d(x, weight.to(dtype), None if bias is None else bias.to(dtype), stride).relu_()
     # Pixel by pixel, as it lies.
     flat = x.permute(0, 2, 3, 1).flatten(1)
     weight, bias = parameters[f"{name}/out/weight"], parameters[f"{name}/out/bias"]
     return torch.addmm(bias.to(dtype), flat, weight.to(dtype)).relu_().to(torch.float32)
 
 
-def _scaled(leaf: ObservationLeaf, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def _scaled(leaf: ObservationLeaf, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The first layer for an image that is not brought to [0, 1] before: w (x - offset) factor + b."""
     offset, factor = image_scale(leaf)
     weight = weight * factor
-    return weight, bias - offset * weight.sum((1, 2, 3)) if offset else bias
+    if offset:
+        shift = -offset * weight.sum((1, 2, 3))
+        bias = shift if bias is None else bias + shift
+    return weight, bias
 
 
 def _blocks(x: Tensor, kernel: int, size: int) -> Tensor:

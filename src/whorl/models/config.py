@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from whorl.config.bounds import AtLeast
 
 MOST_HIDDEN_LAYERS = 100
+CONVOLUTIONS = 3
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,15 @@ class NetworkConfig:
     """A recurrent core, for tasks that need memory."""
     lstm_size: Annotated[int, AtLeast(1)] = 64
     """Width of the LSTM's state."""
+    image_channels: tuple[Annotated[int, AtLeast(1)], ...] = (32, 64, 64)
+    """Channels of the CNN's three convolutions."""
+    image_bias: bool = True
+    """Whether the CNN's convolutions have biases."""
     image_features: Annotated[int, AtLeast(1)] = 512
     """Width of the layer that ends the CNN of each image."""
 
     def __post_init__(self) -> None:
+        if len(self.image_channels) != CONVOLUTIONS:
+            raise ValueError(f"image_channels: expected {CONVOLUTIONS} numbers; got {len(self.image_channels)}")
         if len(self.hidden) > MOST_HIDDEN_LAYERS:
             raise ValueError(f"hidden: expected at most {MOST_HIDDEN_LAYERS} layers; got {len(self.hidden)}")

@@ -22,8 +22,8 @@ from whorl.types import EnvSpec, Field, Layout, ObservationLeaf
 _SQRT_2 = math.sqrt(2)
 _POLICY_GAIN, _VALUE_GAIN = 0.01, 1.0
 
-Convolution = tuple[int, int, int]
-"""(channels out, kernel, stride)"""
+Convolution = tuple[int, int]
+"""(kernel, stride)"""
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,11 @@ class Network:
     def _trunk(self) -> Iterator[Parameter]:
         for leaf in self.encoder.images:
             channels, height, width = leaf.shape
-            for i, (out, kernel, stride) in enumerate(convolutions(leaf)):
+            for i, (kernel, stride) in enumerate(convolutions(leaf)):
+                out = self.config.image_channels[i]
                 yield Parameter(f"image/{leaf.name}/{i}/weight", (out, channels, kernel, kernel), _SQRT_2)
-                yield Parameter(f"image/{leaf.name}/{i}/bias", (out,), 0)
+                if self.config.image_bias:
+                    yield Parameter(f"image/{leaf.name}/{i}/bias", (out,), 0)
                 channels = out
                 height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             flat = channels * height * width
@@ -173,21 +175,21 @@ def tower(name: str, width: int, hidden: tuple[int, ...], out: int, gain: float)
 
 
 def convolutions(leaf: ObservationLeaf) -> tuple[Convolution, ...]:
-    """The CNN of Mnih et al. (Nature 2015), or kernels of 3 and less for images under 36 pixels."""
+    """Those of Mnih et al. (Nature 2015), or kernels of 3 and less for images under 36 pixels."""
     size = min(leaf.shape[1:])
     if size >= 36:
-        return ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+        return ((8, 4), (4, 2), (3, 1))
     layers: list[Convolution] = []
-    for out, stride in ((32, 1), (64, 2), (64, 1)):
+    for stride in (1, 2, 1):
         kernel = min(3, size)
-        layers.append((out, kernel, stride))
+        layers.append((kernel, stride))
         size = (size - kernel) // stride + 1
     return tuple(layers)
 
 
 def block_size(leaf: ObservationLeaf) -> int:
     """The side, in pixels, of the blocks in which an image is handed to its first convolution."""
-    _, kernel, stride = convolutions(leaf)[0]
+    kernel, stride = convolutions(leaf)[0]
     return stride if kernel % stride == 0 else 1
 
 

@@ -1,4 +1,4 @@
-"""Environments of our own under ``whorl/...``: the Booster, slow ones, exact ones to test with, ones that misbehave.
+"""Environments of our own under ``whorl/...``: the Booster, external programs, and ones to test and to rehearse with.
 
 They are registered with Gymnasium when one is first asked for, and never at import.
 """
@@ -27,6 +27,9 @@ _ENTRIES = {
     "whorl/Empty-v0": "odd:Empty",
     "whorl/Booster-v0": "booster.env:Booster",
     "whorl/BoosterContinuous-v0": "booster.env:BoosterContinuous",
+    "whorl/Tetris-v0": "tetris.env:Tetris",
+    "whorl/TetrisGrey-v0": "tetris.env:TetrisGrey",
+    "whorl/Process-v0": "process.env:Process",
     "whorl/Crash-v0": "faulty:Crash",
     "whorl/Hang-v0": "faulty:Hang",
     "whorl/NaN-v0": "faulty:NotFinite",
