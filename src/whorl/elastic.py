@@ -64,8 +64,10 @@ def share_out(resources: Resources, actors: int) -> Resources:
 
 
 def with_actors(job: Job, actors: int) -> Job:
-    """The job of an exact workflow with its environments over so many actors."""
-    return replace(job, config=replace(job.config, resources=share_out(job.config.resources, actors)))
+    """The job of an exact workflow with its environments over so many actors, which all act: the schedule is the
+    session's to follow."""
+    resources = replace(share_out(job.config.resources, actors), actors_schedule="")
+    return replace(job, config=replace(job.config, resources=resources))
 
 
 class Crowd:
