@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
+from whorl.errors import BadInputError
 from whorl.types import Array, Arrays, Layout
 
 RoleGenerator = Generator["Wait", None, None]
@@ -40,6 +41,8 @@ class RoleId:
 
 
 SUPERVISOR = RoleId("supervisor", 0)
+FEWEST_ACTORS = "fewest_actors"
+"""Key of a plan's job, where actors may be lost for good: with fewer the workflow cannot go on."""
 JOINED = "joined"
 """The cause that is told of a role which was not lost, but parked."""
 
@@ -168,6 +171,33 @@ class Group(Protocol):
     def barrier(self) -> Generator[Wait, None, None]: ...
 
 
+class Team(Protocol):
+    """Ranks that do one thing together, such as the steps of an environment that is itself an MPI program."""
+
+    rank: int
+    size: int
+    comm: Any
+    """An mpi4py communicator of exactly the members, for their own numerics; None where there is but one member and
+    no MPI. ``comm.py2f()`` is what Fortran takes."""
+
+    def call(self, order: int) -> None:
+        """The first member: an order to every other one. Waits for nobody."""
+        ...
+
+    def try_take(self) -> int | None:
+        """The others: the next order, or None."""
+        ...
+
+    def take(self) -> Generator[Wait, None, int]:
+        """The others: wait for the next order, without burning a core."""
+        ...
+
+    @property
+    def called(self) -> Endpoint:
+        """Ready when there is an order."""
+        ...
+
+
 class Message(NamedTuple):
     """A small ordered message. ``body`` holds msgpack types and numpy arrays (as raw bytes with dtype and shape)."""
 
@@ -239,6 +269,8 @@ class ChannelSpec:
     slots: int
     writer: RoleId
     readers: tuple[RoleId, ...]
+    one_sided: bool = False
+    """The workflow is a one-sided one: where messages travel, its writer is to put and its readers to get."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +294,14 @@ class GroupSpec:
 
 
 @dataclass(frozen=True)
+class TeamSpec:
+    """Members share a communicator; the first one leads."""
+
+    name: str
+    members: tuple[RoleId, ...]
+
+
+@dataclass(frozen=True)
 class RoleSpec:
     """A role of the plan: which generator function runs, and which endpoints it gets as keyword arguments."""
 
@@ -269,7 +309,7 @@ class RoleSpec:
     entry: str
     """``"module:function"``, called as ``function(role, **endpoints)``."""
     endpoints: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    """Argument name to the name of a channel, board or group, or a tuple of them (given as a list)."""
+    """Argument name to the name of a channel, board, group or team, or a tuple of them (given as a list)."""
     on_loss: Literal["replace", "restart_all"] = "replace"
     """``replace``: start it again and tell ``notify``. ``restart_all``: start every role again, from the checkpoint."""
     notify: tuple[RoleId, ...] = ()
@@ -281,6 +321,8 @@ class RoleSpec:
     """Imports torch: gets the learner's threads and is not judged by a light process's limits."""
     parked: bool = False
     """Not started with the others; see ``Cluster.start``."""
+    beside: RoleId | None = None
+    """Lives where that role lives, on whichever machine: they exchange something at every environment step."""
 
 
 @dataclass(frozen=True)
@@ -292,6 +334,7 @@ class Plan:
     channels: tuple[ChannelSpec, ...] = ()
     boards: tuple[BoardSpec, ...] = ()
     groups: tuple[GroupSpec, ...] = ()
+    teams: tuple[TeamSpec, ...] = ()
 
     @property
     def carriers(self) -> frozenset[RoleId]:
@@ -299,12 +342,21 @@ class Plan:
         carrying = frozenset(role.id for role in self.roles if role.on_loss == "restart_all")
         return carrying or frozenset(role.id for role in self.roles)
 
+    def check_without_ranks(self) -> None:
+        """Refuse what only MPI has."""
+        if self.teams:
+            members = self.teams[0].members
+            raise BadInputError(
+                f"{members[0]} works on {len(members)} ranks, which this engine does not have: use --engine mpi"
+            )
+
     def check(self) -> None:
         """Every endpoint exists, every name is used once, and both ends of each wire name each other."""
         wired_to = [
             *((spec.name, (spec.writer, *spec.readers)) for spec in self.channels),
             *((spec.name, (spec.writer, *spec.readers)) for spec in self.boards),
             *((spec.name, spec.members) for spec in self.groups),
+            *((spec.name, spec.members) for spec in self.teams),
         ]
         parties = dict(wired_to)
         if len(parties) != len(wired_to):
@@ -331,6 +383,10 @@ class Observer(Protocol):
         ...
 
     def on_restart(self, role: RoleId, incarnation: int, cause: str) -> None: ...
+
+    def on_placed(self, table: Sequence[str]) -> None:
+        """Which role goes where, in lines for people: before any role starts, on engines that place them."""
+        ...
 
 
 class Engine(Protocol):

@@ -79,6 +79,7 @@ class InlineEngine:
     def check(self, plan: Plan) -> None:
         """Refuse a plan that cannot be, or that does not fit into the memory."""
         plan.check()
+        plan.check_without_ranks()
         check_memory(needed_bytes(plan))
         parse_faults(os.environ.get(VARIABLE, ""))
 

@@ -65,6 +65,12 @@ class LocalBoard:
     def version(self) -> int:
         return self._words[_NEWEST] - 1
 
+    @property
+    def kept(self) -> list[int]:
+        """The versions that can be read, the newest last."""
+        newest = self.version
+        return sorted(held - 1 for held in self._words[_VERSIONS : _VERSIONS + 2] if 0 < held <= newest + 1)
+
     def publish(self, version: int, buffer: Array) -> None:
         if version <= self.version:
             raise ValueError(f"{self.name} is at version {self.version}; {version} is not newer")

@@ -28,7 +28,7 @@ from whorl.engines.contract import Endpoint, RoleId, Wait
 from whorl.engines.local.memory import fence, map_segment, padded, words_of
 from whorl.engines.local.polling import FdEndpoint
 from whorl.engines.local.status import StatusClock
-from whorl.types import Arrays, Layout
+from whorl.types import Array, Arrays, Layout
 
 MAX_SLOTS = 128  # so many tickets always fit in a socket's buffer
 FREE, WRITING, FILLED, CLAIMED = 0, 1, 2, 3  # CLAIMED + reader's rank: who has it
@@ -50,9 +50,8 @@ class _Slots:
         self.count = slots
         data = np.frombuffer(view, dtype=np.uint8, offset=padded(8 * (_STATES + 2 * slots)))
         stride = padded(layout.size_bytes)
-        self.arrays: list[Arrays] = [
-            layout.views(data[slot * stride : slot * stride + layout.size_bytes]) for slot in range(slots)
-        ]
+        self.raw = [data[slot * stride : slot * stride + layout.size_bytes] for slot in range(slots)]
+        self.arrays: list[Arrays] = [layout.views(raw) for raw in self.raw]
 
     @property
     def filled(self) -> int:
@@ -108,6 +107,10 @@ class LocalChannel:
     @property
     def handed_over(self) -> int:
         return self._slots.handed_over
+
+    def begin_at(self, handed_over: int) -> None:
+        """In a fresh channel: so often something was handed over in its predecessor."""
+        self._slots.words[_SENT] = handed_over
 
 
 class ChannelWriter(LocalChannel):
@@ -189,6 +192,20 @@ class ChannelWriter(LocalChannel):
         self._send_ticket(slot, self._sequence)
         self._reserved = None
         self._clock.count_sent(self._size_bytes)
+
+    def put(self, raw: Array) -> None:
+        """Hand over a copy of a whole slot's bytes; there must be room."""
+        for _ in self.reserve():
+            raise RuntimeError(f"there is no room in {self.name}")
+        assert self._reserved is not None
+        np.copyto(self._slots.raw[self._reserved], raw)
+        self.commit()
+
+    def ask_to_be_woken(self) -> None:
+        """By the next release, whoever is to write then. Drains the wake-ups before."""
+        _drain(self._tickets)
+        self._slots.words[_WAITS] = 1
+        fence()  # before the caller looks again, so that no wake-up is lost between
 
     @property
     def writable(self) -> Endpoint:
@@ -298,6 +315,11 @@ class ChannelReader(LocalChannel):
         while (arrays := self.try_claim()) is None:
             yield self._until_filled
         return arrays
+
+    @property
+    def claimed(self) -> list[Array]:
+        """The bytes of the slots that are claimed, the oldest first."""
+        return [self._slots.raw[slot] for slot in self._claimed]
 
     def release(self, place: int = 0) -> None:
         if not self._claimed:

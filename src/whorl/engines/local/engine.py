@@ -29,6 +29,7 @@ class LocalEngine:
         if sys.platform != "linux":
             raise BadInputError("the local engine needs Linux (memfd, pidfd); use --engine inline")
         plan.check()
+        plan.check_without_ranks()
         check_slots(plan)
         parse_faults(os.environ.get(VARIABLE, ""))
         check_memory(needed_bytes(plan) + PAGE_BYTES * len(plan.roles))

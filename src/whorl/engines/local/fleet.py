@@ -11,7 +11,6 @@ import select
 import signal
 import socket
 import time
-from pathlib import Path
 
 from whorl.config.schema import EngineConfig
 from whorl.engines.contract import Plan, RoleId
@@ -23,7 +22,7 @@ from whorl.engines.local.memory import create_segment, map_segment
 from whorl.engines.local.spawner import Spawner
 from whorl.engines.local.status import PAGE_BYTES, StatusPage
 from whorl.engines.local.wiring import Wiring
-from whorl.errors import BadInputError
+from whorl.engines.members import log_paths
 
 TERM_S = 2.0
 KILL_S = 2.0
@@ -40,7 +39,7 @@ class Fleet:
         self._plan = plan
         self._config = config
         self._torch_threads = torch_threads
-        self._wiring = Wiring(plan)
+        self.wiring = Wiring(plan)
         self._by_descriptor: dict[int, Hosted] = {}
         self._closed = False
         self._memory_kills = out_of_memory_kills()
@@ -49,27 +48,22 @@ class Fleet:
         self.spawner = Spawner(sorted({module_of(spec.entry) for spec in plan.roles if not spec.torch}))
         try:
             self.epoll.register(self.spawner.fileno(), select.EPOLLIN)
-            self._wiring.build()
-            self._make_roles(plan.job.get("log_dir") or "")
+            self.wiring.build()
+            self._make_roles()
         except BaseException:
             self.close()
             raise
 
-    def _make_roles(self, log_folder: str) -> None:
-        try:
-            if log_folder:
-                Path(log_folder).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInputError(f"{log_folder}: cannot keep logs there: {error.strerror}") from error
+    def _make_roles(self) -> None:
+        paths = log_paths(self._plan)
         for spec in self._plan.roles:
             descriptor = create_segment(f"status-{spec.id}", PAGE_BYTES)
-            log_path = str(Path(log_folder, f"{spec.id}.log").absolute()) if log_folder else ""
-            self.roles[spec.id] = Hosted(spec, descriptor, StatusPage(map_segment(descriptor)), log_path)
+            self.roles[spec.id] = Hosted(spec, paths[spec.id], StatusPage(map_segment(descriptor)), descriptor)
 
     def start(self, hosted: Hosted) -> None:
         """Start a role's process. ``NurseryLostError`` when there is nobody to start it."""
         spec = hosted.spec
-        endpoints, descriptors = self._wiring.grant(spec)
+        endpoints, descriptors = self.wiring.grant(spec)
         threads = str(self._torch_threads if spec.torch else 1)
         request = {
             "role": [spec.id.kind, spec.id.index],
@@ -150,8 +144,8 @@ class Fleet:
 
     def renew_endpoints(self) -> None:
         """Every channel, board and group afresh; nobody may be running."""
-        self._wiring.close()
-        self._wiring.build()
+        self.wiring.close()
+        self.wiring.build()
 
     def renew_nursery(self) -> None:
         """A new nursery in place of a dead one."""
@@ -171,7 +165,7 @@ class Fleet:
                 hosted.process.frames.close()  # hung up: from now on SIGTERM counts
         self.end_processes(term_s=TERM_S)
         self.spawner.close()
-        self._wiring.close()
+        self.wiring.close()
         for hosted in self.roles.values():
             hosted.page.keep_a_copy()
             os.close(hosted.status_descriptor)

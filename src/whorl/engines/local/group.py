@@ -27,12 +27,32 @@ def segment_bytes(layout: Layout, members: int, buffers: int) -> int:
 
 
 def _word_bytes(members: int) -> int:
-    """Two broadcast values; each member's last round; its flags, for two parities."""
-    return 8 * (2 + 3 * members)
+    """Two broadcast values; whether somebody looks on; each member's last round; its flags, for two parities."""
+    return 8 * (3 + 3 * members)
+
+
+BROUGHT_ROWS = 1 << 32
+"""In the place of flags: the member brought rows to this meeting."""
+
+
+class GroupSegment:
+    """The segment as words and rows."""
+
+    def __init__(self, segment: int, layout: Layout, members: int, buffers: int) -> None:
+        view = map_segment(segment)
+        words = words_of(view, 3 + 3 * members)
+        self.values, self.watched, self.rounds = words[:2], words[2:3], words[3 : 3 + members]
+        self.flags = words[3 + members : 3 + 2 * members], words[3 + 2 * members :]
+        data = np.frombuffer(view, dtype=np.uint8, offset=padded(_word_bytes(members)))
+        stride, per_parity = padded(layout.size_bytes), members * buffers
+        self.rows: list[list[Array]] = [
+            [data[row * stride : row * stride + layout.size_bytes] for row in range(first, first + per_parity)]
+            for first in (0, per_parity)
+        ]
 
 
 class LocalGroup:
-    """One member's end. ``doorbells`` are all members', in order."""
+    """One member's end. ``doorbells`` are all members', in order, and one for whoever looks on."""
 
     def __init__(
         self,
@@ -53,16 +73,10 @@ class LocalGroup:
         self._clock = clock
         self._sent_bytes = layout.size_bytes * buffers
         self._adder = OrderedSum(layout)
-        view = map_segment(segment)
-        words = words_of(view, 2 + 3 * self.size)
-        self._values, self._rounds = words[:2], words[2 : 2 + self.size]
-        self._flags = words[2 + self.size : 2 + 2 * self.size], words[2 + 2 * self.size :]
-        data = np.frombuffer(view, dtype=np.uint8, offset=padded(_word_bytes(self.size)))
-        stride, per_parity = padded(layout.size_bytes), self.size * buffers
-        self._rows: list[list[Array]] = [
-            [data[row * stride : row * stride + layout.size_bytes] for row in range(first, first + per_parity)]
-            for first in (0, per_parity)
-        ]
+        shared = GroupSegment(segment, layout, self.size, buffers)
+        self._values, self._rounds, self._flags, self._rows = shared.values, shared.rounds, shared.flags, shared.rows
+        self._watched = shared.watched
+        *doorbells, self._witness = doorbells
         self._runs = [[self._adder.runs(row) for row in rows] for rows in self._rows]
         self._own_doorbell = doorbells[rank]
         self._others = [doorbell for member, doorbell in enumerate(doorbells) if member != rank]
@@ -81,6 +95,7 @@ class LocalGroup:
             self._brought = buffers
             return
         parity = (self._round + 1) & 1
+        self._flags[parity][self.rank] = BROUGHT_ROWS
         for offset, buffer in enumerate(buffers):
             np.copyto(self._rows[parity][self.rank * self._buffers + offset], self._adder.raw(buffer))
         self._clock.count_sent(self._sent_bytes)
@@ -95,6 +110,7 @@ class LocalGroup:
         return self._adder.total(self._runs[self._round & 1])
 
     def broadcast(self, value: int) -> Generator[Wait, None, int]:
+        self._flags[(self._round + 1) & 1][self.rank] = 0
         if self.rank == 0:
             self._values[(self._round + 1) & 1] = value
         yield from self._meet()
@@ -106,6 +122,7 @@ class LocalGroup:
         return reduce(or_, self._flags[self._round & 1])
 
     def barrier(self) -> Generator[Wait, None, None]:
+        self._flags[(self._round + 1) & 1][self.rank] = 0
         yield from self._meet()
 
     def _meet(self) -> Generator[Wait, None, None]:
@@ -116,7 +133,11 @@ class LocalGroup:
         fence()
         self._round += 1
         self._rounds[self.rank] = self._round
-        ring(self._others)
+        fence()  # so that of members who arrive at once at least one sees them all
+        if min(self._rounds) >= self._round:  # nobody is woken for less
+            ring(self._others)
+        if self._watched[0]:  # members elsewhere are to hear of it
+            ring([self._witness])
 
     def _await_all(self) -> Generator[Wait, None, None]:
         while not self._all_arrived():

@@ -6,18 +6,15 @@ import contextlib
 import os
 import signal
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from whorl import errors
-from whorl.engines.contract import Phase, RoleId, RoleSpec
 from whorl.engines.local.line import FrameSocket
 from whorl.engines.local.rolemain import STARTING
 from whorl.engines.local.spawner import Exit, describe_exit
-from whorl.engines.local.status import Progress, StatusPage
+from whorl.engines.local.status import Progress
+from whorl.engines.paged import PagedMember
 from whorl.engines.usage import proportional_memory_bytes, state_and_cpu_s
-from whorl.errors import WhorlError
 
 _HANG_UP_GRACE_S = 1.0
 _ANSWER_HOLDS_S = 1.0
@@ -67,48 +64,18 @@ class _Ping:
 
 
 @dataclass
-class Hosted:
-    """A role of the plan in whatever state it is."""
+class Hosted(PagedMember):
+    """A role of the plan whose processes are children of this one's nursery."""
 
-    spec: RoleSpec
     status_descriptor: int
-    page: StatusPage
-    log_path: str
-    incarnation: int = 0
     process: Process | None = None
-    ended: bool = False
-    start_at: float | None = 0.0
-    loss: dict[str, Any] | None = None
-    """What to tell about the last loss once the next incarnation runs."""
-    deaths: Counter[int] = field(default_factory=Counter)
-    """In environments, since the last new update, by where."""
-    parked: bool = False
-    """Stays ended until it is asked for."""
-    joins: bool = False
-    """Asked for again before it had ended."""
     past_cpu_s: float = 0.0
     past_counted: int = 0
     memory_bytes: int = 0
 
     @property
-    def id(self) -> RoleId:
-        return self.spec.id
-
-    def schedule(self, delay_s: float) -> None:
-        """The next incarnation is to start after a while."""
-        self.incarnation += 1
-        self.ended = False
-        self.start_at = time.monotonic() + delay_s
-
-    def rest(self) -> None:
-        """Parked, and everything is told about the incarnations before."""
-        self.parked, self.ended, self.start_at = True, True, None
-        self.page.start_afresh()
-
-    def note_loss(self, cause: str, phase: Phase = "other", where: int = 0) -> None:
-        """What is to be told once the next incarnation is up."""
-        self.loss = {"kind": self.id.kind, "index": self.id.index, "cause": cause, "phase": phase}
-        self.loss |= {"where": max(where, 0), "counted": self.page.counted, "lost_incarnation": self.incarnation}
+    def running(self) -> bool:
+        return self.process is not None
 
     def overdue(self, now: float) -> bool:
         """Somebody waits long for this role: True when it should be pinged."""
@@ -131,7 +98,7 @@ class Hosted:
         if self.page.deadline_ns and now * 1e9 > self.page.deadline_ns:
             progress = self.page.progress()
             if progress.deadline_ns and now * 1e9 > progress.deadline_ns:
-                return _hung(progress, now)
+                return f"{hung(progress, now)}{_if_stopped(process)}"
         if process.hung_up_at and now - process.hung_up_at > _HANG_UP_GRACE_S:
             return "closed its line to the supervisor"
         if process.ping is not None:
@@ -143,10 +110,10 @@ class Hosted:
         if now - process.looked_at >= response_s / 2:  # a look at each of hundreds is not for nothing
             process.looked_at = now
             limited = self.page.deadline_ns  # it is inside something that has a limit of its own
-            stopped = not limited and state_and_cpu_s(process.pid)[0] in "Tt"
+            stopped = not limited and _is_stopped(process)
             process.stopped_at = (process.stopped_at or now) if stopped else 0.0
         if process.stopped_at and now - process.stopped_at > response_s:
-            return f"did not answer for {now - process.stopped_at:.1f} s: its process is stopped"
+            return f"did not answer for {now - process.stopped_at:.1f} s{_if_stopped(process)}"
         return ""
 
     def _judge_silence(self, process: Process, ping: _Ping, now: float, response_s: float) -> str:
@@ -154,12 +121,10 @@ class Hosted:
         if progress.entries != ping.entries:
             process.ping = None  # it moved on by itself
         elif now - ping.sent > response_s:
-            state, cpu_s = state_and_cpu_s(process.pid)
-            if self.spec.torch and cpu_s > ping.cpu_s:  # a long update: busy, and not to be judged by its silence
-                process.ping = None
+            if self.spec.torch and state_and_cpu_s(process.pid)[1] > ping.cpu_s:
+                process.ping = None  # a long update: busy, and not to be judged by its silence
             else:
-                stopped = ": its process is stopped" if state in "Tt" else ""
-                return f"did not answer for {now - ping.sent:.1f} s{stopped}"
+                return f"did not answer for {now - ping.sent:.1f} s{_if_stopped(process)}"
         return ""
 
     def cause_of(self, process: Process, end: Exit | None) -> str:
@@ -190,7 +155,8 @@ class Hosted:
         return {"cpu_s": cpu_s, "memory_bytes": float(self.memory_bytes), "bytes_sent": float(self.page.bytes_sent)}
 
 
-def _hung(progress: Progress, now: float) -> str:
+def hung(progress: Progress, now: float) -> str:
+    """Where a role hangs, and for how long."""
     lasted_s = now - progress.since_ns / 1e9
     if progress.where == STARTING:
         return f"did not start within {lasted_s:.1f} s"
@@ -198,12 +164,10 @@ def _hung(progress: Progress, now: float) -> str:
     return f"hung in {doing} for {lasted_s:.1f} s"
 
 
-def final_error(failure: dict[str, Any]) -> WhorlError:
-    """The error a role raised on purpose, again in the driver."""
-    for name in failure["types"]:
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, WhorlError):
-            error = kind(failure["message"])
-            error.add_note(failure["traceback"])
-            return error
-    return WhorlError(failure["message"])
+def _is_stopped(process: Process) -> bool:
+    return state_and_cpu_s(process.pid)[0] in "Tt"
+
+
+def _if_stopped(process: Process) -> str:
+    """To be added to what is said of a silent process."""
+    return ": its process is stopped" if _is_stopped(process) else ""

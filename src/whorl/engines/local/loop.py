@@ -5,8 +5,8 @@ from __future__ import annotations
 import select
 import time
 
-from whorl.engines import waits
-from whorl.engines.contract import Endpoint, RoleGenerator, RoleId, Wait
+from whorl.engines.contract import Endpoint, RoleId, Wait
+from whorl.engines.driving import Drive
 from whorl.engines.local.line import RoleLine
 from whorl.engines.local.polling import FdEndpoint
 from whorl.engines.local.status import StatusClock
@@ -16,62 +16,17 @@ _OVERDUE_MAX_S = 32.0  # many idle roles must burn nearly nothing
 _MAX_POLLERS = 64
 
 
-class Dismissed(BaseException):
-    """The supervisor hung up: the role ends, running its ``finally`` blocks."""
-
-
-class RoleLoop:
-    """Runs a generator until it ends."""
+class RoleLoop(Drive):
+    """Sleeps by polling descriptors: the role's line and what it waits for."""
 
     def __init__(self, role: RoleId, line: RoleLine, clock: StatusClock, patience_s: float) -> None:
-        self._role = role
+        super().__init__(role, clock, patience_s)
         self._line = line
-        self._clock = clock
-        self._patience_s = patience_s
-        self._dismissed = False
         self._pollers: dict[tuple[Endpoint, ...], select.poll] = {}
-
-    def drive(self, generator: RoleGenerator) -> None:
-        """Step the generator; sleep whenever it waits for what is not there."""
-        try:
-            wait = next(generator)
-            while True:
-                for endpoint in wait.endpoints:
-                    if getattr(endpoint, "glance", endpoint.ready)() and endpoint.ready():
-                        break
-                else:
-                    if not self._sleep(wait):
-                        waited_s = self._patience_s if wait.timeout_s is None else wait.timeout_s
-                        wait = generator.throw(waits.expired(self._role, wait, waited_s))
-                        continue
-                wait = next(generator)
-        except StopIteration:
-            return
-        finally:
-            generator.close()
-
-    def dismiss(self) -> None:
-        """Raise ``Dismissed``, once: the ``finally`` blocks it sets going are not to be interrupted by another."""
-        if not self._dismissed:
-            self._dismissed = True
-            raise Dismissed
-
-    def settle(self) -> None:
-        """The role is at its end: nothing is left to dismiss."""
-        self._dismissed = True
-
-    def _sleep(self, wait: Wait) -> bool:
-        """Until an endpoint is ready (True) or the wait is over (False)."""
-        self._clock.pause()
-        try:
-            return self._sleep_paused(wait)
-        finally:
-            self._clock.resume()
 
     def _sleep_paused(self, wait: Wait) -> bool:
         now = time.monotonic()
-        patience_s = self._patience_s if wait.timeout_s is None else wait.timeout_s
-        expiry = now + patience_s
+        expiry = now + self._patience(wait)
         overdue_every_s = OVERDUE_S
         overdue_at = now + overdue_every_s if wait.peers else expiry
         poller = self._poller(wait.endpoints)
@@ -89,10 +44,9 @@ class RoleLoop:
                     return True
             now = time.monotonic()
             if now >= expiry:
-                left_s = patience_s - self._clock.supervised_for_s()
-                if left_s <= 0:
+                if (extended := self._extended(wait)) is None:
                     return False
-                expiry = now + left_s  # most of the time nobody was there to go on
+                expiry = extended
             if now >= overdue_at:
                 self._line.send_control("overdue", {"peers": [(peer.kind, peer.index) for peer in wait.peers]})
                 overdue_every_s = min(4 * overdue_every_s, _OVERDUE_MAX_S)

@@ -137,7 +137,7 @@ class Nursery:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._connection.close()
             _close([self._driver, self._wake_read, self._wake_write])
-            _redirect_output(request["log_path"])
+            redirect_output(request["log_path"])
             for stream in (sys.stdout, sys.stderr):  # what is printed must survive a SIGKILL
                 if isinstance(stream, io.TextIOWrapper):
                     stream.reconfigure(line_buffering=True)
@@ -145,7 +145,7 @@ class Nursery:
             os.environ.update(request["environ"])
             kind, index = request["role"]
             _libc.prctl(_PR_SET_NAME, f"{kind}-{index}".encode())  # what `ps` and `top` show
-            _seed_global_generators(f"{request['role']}")
+            seed_global_generators(f"{request['role']}")
             from whorl.engines.local.rolemain import run_role
 
             code = run_role(request, descriptors)
@@ -167,7 +167,7 @@ def _close(descriptors: list[int]) -> None:
         os.close(descriptor)
 
 
-def _redirect_output(log_path: str) -> None:
+def redirect_output(log_path: str) -> None:
     """Input from nowhere; output to the role's log, or to the driver's standard error."""
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -181,7 +181,7 @@ def _redirect_output(log_path: str) -> None:
     os.close(log)
 
 
-def _seed_global_generators(role: str) -> None:
+def seed_global_generators(role: str) -> None:
     """Forks share the state of the global generators: without this, environments that use them would all draw alike."""
     import random
 

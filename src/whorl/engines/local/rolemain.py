@@ -11,10 +11,11 @@ from types import FrameType
 from typing import Any
 
 from whorl.engines.contract import Role, RoleId
+from whorl.engines.driving import Dismissed
 from whorl.engines.entries import begin_role, load_entry
 from whorl.engines.local.limits import is_out_of_memory
 from whorl.engines.local.line import RoleLine
-from whorl.engines.local.loop import Dismissed, RoleLoop
+from whorl.engines.local.loop import RoleLoop
 from whorl.engines.local.memory import map_segment
 from whorl.engines.local.status import StatusClock
 from whorl.engines.local.wiring import Attaching
@@ -58,7 +59,7 @@ def _run(request: dict[str, Any], descriptors: list[int]) -> int:
     except BaseException as error:
         loop.settle()
         clock.enter("other")
-        _report(line, error)
+        line.send_control("failed", describe_failure(error))
         loop.flush(_FLUSH_S)
         return 1
     loop.settle()
@@ -68,19 +69,18 @@ def _run(request: dict[str, Any], descriptors: list[int]) -> int:
     return 0
 
 
-def _report(line: RoleLine, error: BaseException) -> None:
-    """The last word of a role that failed: to the supervisor, and in full to the log."""
+def describe_failure(error: BaseException) -> dict[str, Any]:
+    """The last word of a role that failed: for the supervisor, and in full to the log."""
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, flush=True)
     shortage = "out of memory: " if is_out_of_memory(error) else ""
-    body = {
+    return {
         "types": [kind.__name__ for kind in type(error).__mro__],
         "message": shortage + str(error),
         "line": shortage + last_line(error),
         "traceback": text[-20_000:],
         "final": isinstance(error, WhorlError),
     }
-    line.send_control("failed", body)
 
 
 def _set_signals(connection: socket.socket, loop: RoleLoop) -> None:

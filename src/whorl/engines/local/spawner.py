@@ -57,7 +57,7 @@ class Spawner:
         search = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH", ""))))
         in_main_thread = int(threading.current_thread() is threading.main_thread())
         arguments = [str(theirs.fileno()), str(os.getpid()), str(in_main_thread)]
-        with theirs, _stop_signals_blocked():
+        with theirs, stop_signals_blocked():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "whorl.engines.local.nursery", *arguments],
                 pass_fds=[theirs.fileno()],
@@ -139,7 +139,7 @@ class Spawner:
 
 
 @contextlib.contextmanager
-def _stop_signals_blocked() -> Iterator[None]:
+def stop_signals_blocked() -> Iterator[None]:
     """What is started here inherits the block, and lifts it once it has its own handlers: batch systems send SIGTERM
     to every process, and one that is still importing would die of it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

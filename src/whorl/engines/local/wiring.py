@@ -43,10 +43,14 @@ class Wiring:
                 parts = self._parts.setdefault(group_spec.name, [])
                 size = group.segment_bytes(group_spec.layout, len(group_spec.members), group_spec.buffers)
                 parts.append(create_segment(group_spec.name, size))
-                parts.extend(create_doorbell() for _ in group_spec.members)
+                parts.extend(create_doorbell() for _ in range(len(group_spec.members) + 1))
         except BaseException:
             self.close()
             raise
+
+    def parts(self, name: str) -> list[int]:
+        """An endpoint's descriptors: its segment, then its sockets (writer's, readers') or doorbells."""
+        return self._parts[name]
 
     def close(self) -> None:
         for parts in self._parts.values():
@@ -98,7 +102,7 @@ def needed_descriptors(plan: Plan) -> int:
     return (
         3 * len(plan.channels)
         + sum(1 + len(spec.readers) for spec in plan.boards)
-        + sum(1 + len(spec.members) for spec in plan.groups)
+        + sum(2 + len(spec.members) for spec in plan.groups)
         + per_role * len(plan.roles)
     )
 

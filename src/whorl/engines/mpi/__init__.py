@@ -1,0 +1,1 @@
+"""Every role is a rank of an MPI job; the driver is a process beside rank 0."""

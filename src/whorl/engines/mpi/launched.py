@@ -1,0 +1,58 @@
+"""When a launcher has started the ``whorl`` command many times: each process becomes a rank, and rank 0 also starts the
+driver, a process of its own with the very same command line.
+
+So the driver is no rank: it can name what killed one, write the result and set the exit code after MPI has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+from whorl.engines.mpi.finding import DRIVER, Place, installed, launched, require_mpi4py
+from whorl.envs.launchers import without_launcher
+from whorl.errors import EXIT_DONE, EXIT_FAILED
+
+_GOODBYE_S = 30.0
+
+
+def rank_of_launcher() -> Place | None:
+    """The place of this process among a launcher's ranks; None for the driver and for a process of its own."""
+    return None if DRIVER in os.environ else launched()
+
+
+def be_a_rank(place: Place) -> int:
+    """Serve the driver to its end; returns the exit code, which is the driver's at rank 0."""
+    require_mpi4py()
+    os.environ.update({name: value for name, value in _own_settings(place).items() if name not in os.environ})
+    if place.rank:
+        from whorl.engines.mpi.rank import run_rank
+
+        run_rank(None, of_launcher=True)
+        return EXIT_DONE
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with theirs:
+        environ = without_launcher(dict(os.environ)) | {DRIVER: f"{theirs.fileno()}:{place.size}"}
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "whorl", *sys.argv[1:]],
+            pass_fds=[theirs.fileno()],
+            env=environ,
+            start_new_session=True,  # what a launcher does to end its ranks must leave it time for a last word
+        )
+    from whorl.engines.mpi.rank import run_rank
+
+    run_rank(ours, forward_to=driver.pid)
+    ours.close()
+    try:
+        return driver.wait(_GOODBYE_S)
+    except subprocess.TimeoutExpired:
+        driver.kill()
+        return EXIT_FAILED
+
+
+def _own_settings(place: Place) -> dict[str, str]:
+    """What mpi4py must know to find the library of the launcher that started us."""
+    found = installed().get(place.mpi)
+    return {} if found is None else found.environ

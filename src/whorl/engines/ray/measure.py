@@ -1,0 +1,180 @@
+"""What Ray costs on this machine or cluster: ``whorl doctor --engine ray``.
+
+    python -m whorl.engines.ray.measure SLOTS [ADDRESS TOKEN_FILE]
+
+A process of its own, as Ray wants one. Prints a line of JSON for each finding: a name, what was found, and whether it
+is slow.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, NamedTuple
+
+from whorl.engines.ray import private
+from whorl.engines.ray.probing import Probe
+from whorl.errors import WhorlError
+
+ROUNDS = 10
+TASK_S = 1.0
+GOOD_SHARE = 97.0
+"""Percent of ideal. The study of Ray on two Cray nodes had 95.2: 1.0508 s for 72 tasks of a second."""
+SLOW_CALL_MS = 5.0
+OBJECT_BYTES = 32 * 2**20
+SLOW_MIB_PER_S = 64.0
+FAR_BELOW = 0.4
+"""A pair at less than this share of the median of all pairs is slow, however fast."""
+CALLS = 100
+MOST_PAIRS_SHOWN = 12
+AT_ONCE = 8
+"""Workers that are started together: each imports Ray, which takes a second of a core."""
+LAST_S = 900.0
+
+
+class Pair(NamedTuple):
+    """What one node sees of another."""
+
+    name: str
+    call_ms: float
+    mib_per_s: float
+
+
+def say(name: str, found: str, slow: bool = False) -> None:
+    """One finding."""
+    print(json.dumps({"name": name, "found": found, "slow": slow}), flush=True)
+
+
+def median_s(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
+    """The median time of some work, after one round that does not count."""
+    taken = []
+    work()
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - begun)
+    return statistics.median(taken)
+
+
+def measure(slots: int) -> None:
+    """Everything, on the cluster that we are connected to."""
+    import ray
+
+    probes = list(_start(slots))
+    napping_s = median_s(lambda: ray.get([probe.nap.remote(TASK_S) for probe, _ in probes]))
+    share = 100 * TASK_S / napping_s
+    of = f"{slots} tasks of {TASK_S:g} s on {slots} warmed workers took {napping_s:.4f} s, median of {ROUNDS}"
+    say("tasks", f"{share:.1f} % of ideal ({of})", share < GOOD_SHARE)
+    call_ms = 1e3 * median_s(lambda: ray.get(probes[0][0].nap.remote(0.0)), CALLS)
+    say("call", f"{call_ms:.2f} ms (from here to a worker and back, median of {CALLS})", call_ms > SLOW_CALL_MS)
+    by_node: dict[str, Any] = {}
+    for probe, where in probes:
+        by_node.setdefault(where, probe)
+    if len(by_node) > 1:
+        pairs = list(_pairs(by_node))
+        _say_pairs(pairs)
+        _say_broadcast(by_node, min(pair.mib_per_s for pair in pairs))
+    elif slots > 1:
+        _say_pairs(list(_pairs({"one process": probes[0][0], "another": probes[-1][0]})))
+
+
+def _start(slots: int) -> Iterator[tuple[Any, str]]:
+    """So many workers, each a process of its own, and the node each is on: ``node 1 (10.0.0.2)``."""
+    import ray
+
+    actor: Any = ray.remote(Probe)
+    names: dict[str, str] = {}
+    pids = set()
+    for begin in range(0, slots, AT_ONCE):
+        count = min(AT_ONCE, slots - begin)
+        some = [actor.options(num_cpus=1, scheduling_strategy="SPREAD").remote() for _ in range(count)]
+        for probe, (node, address, pid) in zip(some, ray.get([probe.where.remote() for probe in some]), strict=True):
+            pids.add((node, pid))
+            yield probe, names.setdefault(node, f"node {len(names)} ({address})")
+    if len(pids) != slots:
+        raise WhorlError(f"Ray has put {slots} workers into {len(pids)} processes")
+
+
+def _pairs(by_node: Mapping[str, Any]) -> Iterator[Pair]:
+    """Each node to each other one: a call, and an object."""
+    import ray
+
+    for (source, one), (target, other) in itertools.permutations(by_node.items(), 2):
+        call_ms = 1e3 * ray.get(one.call_latency_s.remote(other, CALLS))
+        taken = [ray.get(other.fetch_s.remote(ray.get(one.make.remote(OBJECT_BYTES)))) for _ in range(3)]
+        yield Pair(f"{source} to {target}", call_ms, OBJECT_BYTES / 2**20 / statistics.median(taken))
+
+
+def is_slow(pair: Pair, usual_mib_per_s: float) -> bool:
+    """By itself, or far below the others."""
+    limit = max(SLOW_MIB_PER_S, FAR_BELOW * usual_mib_per_s)
+    return pair.call_ms > SLOW_CALL_MS or pair.mib_per_s < limit
+
+
+def _say_pairs(pairs: list[Pair]) -> None:
+    usual = statistics.median(pair.mib_per_s for pair in pairs)
+    if len(pairs) > MOST_PAIRS_SHOWN:
+        call_ms = statistics.median(pair.call_ms for pair in pairs)
+        say(f"{len(pairs)} pairs of nodes", f"a call {call_ms:.2f} ms, objects {usual:,.0f} MiB/s (medians)")
+    for pair in pairs:
+        slow = is_slow(pair, usual)
+        if slow or len(pairs) <= MOST_PAIRS_SHOWN:
+            size = f"objects of {OBJECT_BYTES / 2**20:g} MiB"
+            say(pair.name, f"a call {pair.call_ms:.2f} ms, {size} {pair.mib_per_s:,.0f} MiB/s", slow)
+
+
+def _say_broadcast(by_node: Mapping[str, Any], slowest_mib_per_s: float) -> None:
+    """One object from each node to all others at once."""
+    import ray
+
+    one_by_one_s = (len(by_node) - 1) * OBJECT_BYTES / 2**20 / slowest_mib_per_s
+    for source, probe in itertools.islice(by_node.items(), MOST_PAIRS_SHOWN):
+        wrapped = ray.get(probe.make.remote(OBJECT_BYTES))
+        begun = time.perf_counter()
+        ray.get([other.fetch_s.remote(wrapped) for other in by_node.values() if other is not probe])
+        took_s = time.perf_counter() - begun
+        detail = f"{OBJECT_BYTES / 2**20:g} MiB at all {len(by_node) - 1} others after {1e3 * took_s:.0f} ms"
+        say(f"broadcast, {source}", detail, took_s > 2 * one_by_one_s + 2 * SLOW_CALL_MS / 1e3)
+
+
+def _give_up(_number: int, _frame: FrameType | None) -> None:
+    raise TimeoutError(f"the measurement did not end within {LAST_S:g} s")
+
+
+def _measure_somewhere(slots: int, joined: list[str]) -> None:
+    if joined:
+        private.set_environment(joined[1])
+        cpus = int(private.connect(joined[0], "whorl-doctor").get("CPU", 1))
+        if cpus < slots:
+            say("slots", f"{cpus}, as many as the cluster has CPUs")
+        measure(min(slots, cpus))
+        return
+    cluster = private.PrivateCluster()
+    try:
+        cluster.start({"CPU": float(slots)}, "whorl-doctor")
+        measure(slots)
+    finally:
+        cluster.end()
+
+
+def main() -> int:
+    """See the top of this module."""
+    slots, *joined = sys.argv[1:]
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.alarm(int(LAST_S))
+    try:
+        _measure_somewhere(int(slots), joined)
+    except Exception as error:
+        print(f"{type(error).__name__}: {private.in_one_line(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

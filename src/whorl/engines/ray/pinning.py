@@ -1,0 +1,47 @@
+"""Cores of one's own. The stations of a machine share them out by locks, which the kernel gives back with a process.
+
+Ray counts CPUs and does not say which: two stations of a node would pin themselves to the same ones.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+_held: dict[int, int] = {}
+"""Descriptors of locks, by core: held until this process ends."""
+
+
+def lock_folder() -> Path:
+    """Of this machine and user."""
+    folder = Path(tempfile.gettempdir()) / f"whorl-cores-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def pin(count: int) -> list[int]:
+    """Keep this thread, and the processes it starts, to so many cores that nobody else is pinned to. Returns them; none
+    when there are not as many, and then nothing has changed."""
+    free: list[int] = []
+    for core in sorted(os.sched_getaffinity(0) - _held.keys()):
+        if len(free) < count and _take(core):
+            free.append(core)
+    if not free or len(free) < count:
+        for core in free:
+            os.close(_held.pop(core))
+        return []
+    os.sched_setaffinity(0, free)
+    return free
+
+
+def _take(core: int) -> bool:
+    descriptor = os.open(lock_folder() / f"core-{core}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    _held[core] = descriptor
+    return True

@@ -1,0 +1,35 @@
+"""The memory that ranks share has no name for longer than a moment, and what a moment left is swept up."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from pathlib import Path
+
+from whorl.envs.mpi_memory import SHM, sweep_stale
+
+
+def named(folder: Path, name: str, age_s: float) -> Path:
+    path = folder / name
+    path.write_bytes(b"\0" * mmap.PAGESIZE)
+    os.utime(path, (time.time() - age_s,) * 2)
+    return path
+
+
+def test_only_what_is_old_and_of_mpi_is_swept_up(tmp_path: Path) -> None:
+    stale = {named(tmp_path, "mpich_shm_1f_0", 3600), named(tmp_path, "sm_segment.host.0.6673.1", 3600)}
+    kept = {named(tmp_path, "mpich_shm_2f_0", 1), named(tmp_path, "somebody_else", 3600)}
+    assert set(sweep_stale(tmp_path)) == stale
+    assert set(tmp_path.iterdir()) == kept
+
+
+def test_what_somebody_has_mapped_stays() -> None:
+    path = named(SHM, f"mpich_shm_{os.getpid():x}_9", 3600)
+    try:
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
+            assert path not in sweep_stale()
+        assert path in sweep_stale()
+        assert not path.exists()
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,57 @@
+"""`whorl doctor --engine ray`: what it calls slow, and the measurements themselves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from ray_nodes import RayNodes, require_ray
+from whorl.engines.ray.measure import Pair, is_slow
+
+
+def doctor(*words: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "whorl", "doctor", "--engine", "ray", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=1200)
+    return done.returncode, done.stdout
+
+
+def test_what_is_slow() -> None:
+    assert not is_slow(Pair("a to b", 0.7, 900.0), 1000.0)
+    assert is_slow(Pair("a to b", 5.5, 900.0), 1000.0), "its calls"
+    assert is_slow(Pair("a to b", 0.7, 60.0), 60.0), "its objects"
+    assert is_slow(Pair("a to b", 0.7, 390.0), 1000.0), "far below the others"
+
+
+@pytest.mark.verify
+def test_every_pair_of_nodes_is_measured(ray_nodes: RayNodes) -> None:
+    settings = ray_nodes.settings
+    code, out = doctor("--slots", "3", "--address", settings["address"], "--token-file", settings["token_file"])
+    assert code == 0
+    assert re.search(r"ray, tasks +\d+\.\d % of ideal \(3 tasks of 1 s on 3 warmed workers", out)
+    pairs = re.findall(r"ray, node (\d) \(127.0.0.1\) to node (\d) .* a call \d+\.\d\d ms, objects of 32 MiB", out)
+    assert sorted(pairs) == [("0", "1"), ("0", "2"), ("1", "0"), ("1", "2"), ("2", "0"), ("2", "1")]
+    assert len(re.findall(r"ray, broadcast, node \d .* 32 MiB at all 2 others after", out)) == 3
+
+
+@pytest.mark.verify
+def test_an_unreachable_cluster_is_one_line() -> None:
+    require_ray()
+    code, out = doctor("--address", "127.0.0.1:9", "--quiet")
+    assert code == 1
+    assert len(re.findall(r"^bad +ray +BadInputError: nobody answers at 127\.0\.0\.1:9", out, re.MULTILINE)) == 1
+
+
+@pytest.mark.verify
+def test_the_first_experiment_of_the_cray_study(figure: Callable[[str, object], None]) -> None:
+    """72 one-second tasks on 72 slots took 1.0508 s there, which is 95.2 % of ideal."""
+    require_ray()
+    code, out = doctor("--slots", "72")
+    assert code == 0
+    found = re.search(r"ray, tasks +(\d+\.\d) % of ideal", out)
+    assert found
+    figure("percent_of_ideal", float(found[1]))
+    assert float(found[1]) >= 97.0

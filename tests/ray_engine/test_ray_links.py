@@ -1,0 +1,84 @@
+"""Ray nodes on several machines, and the cable of one of them cut: for a while, and for good."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import whorl
+
+sys.path.insert(0, str(Path(__file__).parent))
+from machines import Machines
+
+PLACES = {"engine.learner_resources": {"head": 1}, "engine.actor_resources": {"far": 1}}
+SLOW = {"env.kwargs.env": "CartPole-v1", "env.kwargs.step_time_s": 0.02, "env.hosting": "process"}
+SMALL = {"agent.rows": 8, "agent.network.hidden": (16,)}
+
+
+@pytest.fixture
+def machines() -> Iterator[Machines]:
+    """A head with the learner, two others with an actor each, and room for one more on both."""
+    found = Machines(3)
+    yield found
+    found.end()
+
+
+def train(machines: Machines, run_dir: Path, workflow: str, *, cut_s: float, for_good: bool) -> dict[str, Any]:
+    """The machine with actor-1 is cut off; the cluster says which that is."""
+    settings = {**PLACES, **SLOW, **SMALL, **{f"engine.{name}": value for name, value in machines.settings.items()}}
+    words = (str(run_dir), settings, machines.cables, workflow, cut_s, for_good)
+    script = str(Path(__file__).parent / "cut_links.py")
+    command = machines.command(0, script, *(json.dumps(word) for word in words))
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=200, env=machines.environ)
+    assert done.returncode == 0
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def check_accounts(run_dir: Path) -> None:
+    result = whorl.load(run_dir).result
+    assert result.transitions.balanced
+    assert result.transitions.lost >= 0
+    assert result.transitions.in_flight >= 0
+    assert (result.restarts["actor"], result.restarts["learner"]) == (1, 0)
+
+
+@pytest.mark.timeout(300)  # three nodes are started one by one
+def test_actors_behind_a_link_that_is_cut_for_good_are_replaced(tmp_path: Path, machines: Machines) -> None:
+    found = train(machines, tmp_path / "run", "async", cut_s=0.0, for_good=True)
+    assert found["moved"], found
+    check_accounts(tmp_path / "run")
+
+
+@pytest.mark.verify
+def test_a_link_cut_for_5_s_is_ridden_out_and_one_cut_for_good_found_out_within_10_s(
+    tmp_path: Path, machines: Machines, figure: Callable[[str, object], None]
+) -> None:
+    found = train(machines, tmp_path / "run", "async", cut_s=5.0, for_good=True)
+    assert found["rode_it_out"], f"5 s are no reason to give a machine up: {found}"
+    assert found["went_on_by"] >= 100
+    assert found["moved"]
+    figure("replaced_after_s", round(found["replaced_after_s"], 2))
+    assert found["replaced_after_s"] < 10
+    check_accounts(tmp_path / "run")
+
+
+@pytest.mark.verify
+def test_in_lockstep_a_cut_link_changes_nothing_in_the_weights(tmp_path: Path, machines: Machines) -> None:
+    job: dict[str, Any] = {"workflow": "sync", "engine": "inline", "actors": 2, "envs_per_actor": 2, "steps": 3000}
+    quick = {**SLOW, **SMALL, "env.kwargs.step_time_s": 0.0, "env.hosting": "inside"}
+    expected = whorl.train("ppo", "whorl/Slow-v0", run_dir=tmp_path / "inline", set=quick, **job).result
+    found = train(machines, tmp_path / "run", "sync", cut_s=5.0, for_good=True)
+    assert found["rode_it_out"], found
+    assert found["moved"]
+    result = whorl.load(tmp_path / "run").result
+    assert result.exact
+    assert result.weights_sha256 == expected.weights_sha256
+    assert result.transitions.balanced
+    assert result.transitions.lost >= 0

@@ -1,0 +1,116 @@
+"""What roles ask for and get: cores, custom resources, fractions, places; and what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import whorl
+from ray_nodes import RayNodes, require_ray
+from whorl.config.schema import EngineConfig, Resources
+from whorl.engines.contract import Plan, RoleId, RoleSpec
+from whorl.engines.ray import private
+from whorl.engines.ray.private import route_to
+from whorl.engines.ray.units import check_room, needed, units_of
+from whorl.errors import BadInputError
+
+SMALL = {"agent.rows": 8, "agent.network.hidden": (16,)}
+PINNING = """
+import sys
+from whorl.engines.ray.pinning import pin
+print(*pin(int(sys.argv[1])), flush=True)
+sys.stdin.read()
+"""
+
+
+def trainer(run_dir: Path, nodes: RayNodes | None, **changed: Any) -> whorl.Trainer:
+    settings = {**SMALL, **changed.pop("set", {})}
+    if nodes is not None:
+        settings |= {f"engine.{name}": value for name, value in nodes.settings.items()}
+    job = {"workflow": "async", "engine": "ray", "actors": 2, "envs_per_actor": 2, "steps": 10**6, **changed}
+    return whorl.Trainer("impala", "CartPole-v1", run_dir=run_dir, set=settings, **job)
+
+
+def test_units_ask_for_fractions_and_custom_resources() -> None:
+    actors = tuple(RoleSpec(RoleId("actor", index), "m:f") for index in range(3))
+    plan = Plan(roles=(RoleSpec(RoleId("learner", 0), "m:f"), *actors), job={})
+    config = EngineConfig(name="ray", actor_resources={"bigmem": 0.5}, learner_resources={"fast": 1})
+    resources = Resources(cpus_per_actor=0.5, gpus_per_actor=0.25, learner_threads=2, device="cuda")
+    assert needed(units_of(plan, config, resources)) == {"CPU": 3.5, "GPU": 1.75, "bigmem": 1.5, "fast": 1.0}
+
+
+def test_more_gpus_than_there_are_are_refused_before_anything_is_placed(tmp_path: Path, ray_nodes: RayNodes) -> None:
+    with pytest.raises(BadInputError, match=r"asks for 1 GPU and the Ray cluster at \S+ has 0: use less GPU$"):
+        trainer(tmp_path / "run", ray_nodes, set={}, gpus_per_actor=0.5)
+    with pytest.raises(BadInputError, match=r"asks for 1 GPU and this machine has 0: use less GPU$"):
+        check_room({"CPU": 1.0, "GPU": 1.0}, {"CPU": 1.0}, "")
+
+
+@pytest.mark.parametrize("placement", ["pack", "spread"])
+def test_roles_are_packed_or_spread(tmp_path: Path, ray_nodes: RayNodes, placement: str) -> None:
+    with trainer(tmp_path / "run", ray_nodes, set={"engine.placement": placement}) as running:
+        nodes = set(running._session.cluster.nodes.values())  # type: ignore[attr-defined]
+    assert len(nodes) == (1 if placement == "pack" else 3)
+
+
+def test_an_unreachable_head_is_named_in_one_line_within_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private, "REACH_S", 1.0)  # a head may be about to start: it is asked again until then
+    begun = time.monotonic()
+    with pytest.raises(BadInputError, match=r"nobody answers at 127\.0\.0\.1:9 \(Connection refused\)"):
+        route_to("127.0.0.1:9")
+    assert 1.0 < time.monotonic() - begun < 10
+    for wrong in ("127.0.0.1", "127.0.0.1:many", ":6379", "host:0"):
+        with pytest.raises(BadInputError, match="is not HOST:PORT"):
+            route_to(wrong)
+    with pytest.raises(BadInputError, match=r"nobody answers at no-such-host\.invalid:6379"):
+        route_to("no-such-host.invalid:6379")
+
+
+def test_cores_are_shared_out_and_given_back_with_the_process(tmp_path: Path) -> None:
+    require_ray()
+    cores = sorted(os.sched_getaffinity(0))
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+
+    def pinned(count: int) -> tuple[subprocess.Popen[str], list[int]]:
+        command = [sys.executable, "-c", PINNING, str(count)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+        assert process.stdout is not None
+        return process, [int(word) for word in process.stdout.readline().split()]
+
+    first, taken = pinned(1)
+    rest, others = pinned(len(cores) - 1) if len(cores) > 1 else (None, [])
+    assert sorted(taken + others) == cores
+    late, none = pinned(1)
+    assert none == []
+    assert psutil.Process(late.pid).cpu_affinity() == cores
+    first.communicate()
+    again, taken_again = pinned(1)
+    assert taken_again == taken
+    for process in (rest, late, again):
+        if process is not None:
+            process.communicate()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_roles_are_pinned_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_ray()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # other runs of this user on this machine are pinned, perhaps
+    with trainer(tmp_path / "run", None, actors=1, set={"engine.pin": True}) as running:
+        running.step()
+        pids = running._session.cluster.station_pids  # type: ignore[attr-defined]
+        families = {role: psutil.Process(pid).children(recursive=True) for role, pid in pids.items()}
+        found = {
+            child.name(): child.cpu_affinity()
+            for family in families.values()
+            for child in family
+            if child.name() in ("actor-0", "learner-0")
+        }
+    assert [len(cores) for cores in found.values()] == [1, 1]
+    assert len({cores[0] for cores in found.values()}) == 2
