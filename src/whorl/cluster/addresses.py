@@ -1,0 +1,107 @@
+"""Which address of this node others are to use: that of a named interface, or the one the way to them begins at."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from whorl.errors import BadInputError, WhorlError
+
+_SIOCGIFADDR = 0x8915
+_ANY_PORT = 9
+_CONNECT_S = 5.0
+_UCX_DEVICES = "UCX_NET_DEVICES"
+
+
+def address_of(interface: str) -> str:
+    """The IPv4 address of an interface of this node."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            packed = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            there = ", ".join(name for _, name in socket.if_nameindex())
+            raise BadInputError(
+                f"--interface {interface}: {socket.gethostname()} has no such interface with an IPv4 address; "
+                f"there are {there}"
+            ) from None
+    return socket.inet_ntoa(packed[20:24])
+
+
+def route_to(host: str) -> str:
+    """The address of this node that the way to a host begins at. Sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, _ANY_PORT))
+        return str(probe.getsockname()[0])
+
+
+def head_address(interface: str, others: Sequence[str]) -> str:
+    """Where the head listens: at the named interface; else at the one towards the other nodes; alone, at loopback."""
+    if interface:
+        return address_of(interface)
+    if not others:
+        return "127.0.0.1"
+    for node in others:
+        for name in (node, _told_by_slurm(node)):
+            with contextlib.suppress(OSError):
+                if name:
+                    return route_to(name)
+    raise BadInputError(f"no way is known from here to {others[0]}: its name does not resolve; name an --interface")
+
+
+def interface_of(address: str) -> str:
+    """The name of the interface that has an address; empty where none has."""
+    for _, name in socket.if_nameindex():
+        with contextlib.suppress(BadInputError):
+            if address_of(name) == address:
+                return name
+    return ""
+
+
+def one_network_device(interface: str, others: Sequence[str]) -> dict[str, str]:
+    """For MPI, whose UCX would announce every address that the node has: the announcement then outgrows what Slurm's
+    PMI takes, and the job breaks off. Nothing where the user has chosen, or where there is hardware that knows better.
+    """
+    if _UCX_DEVICES in os.environ or any(Path("/sys/class/infiniband").glob("*")):
+        return {}
+    name = interface_of(head_address(interface, others))
+    return {_UCX_DEVICES: name} if name else {}
+
+
+def wait_until_reachable(address: str, interface: str, end: float) -> str:
+    """Our own address on the way to ``HOST:PORT``, once that answers; ``end`` is monotonic."""
+    host, _, port = address.rpartition(":")
+    source = address_of(interface) if interface else None
+    reason = "it did not answer"
+    while True:
+        try:
+            begins_at = (source, 0) if source else None
+            with socket.create_connection((host, int(port)), timeout=_CONNECT_S, source_address=begins_at) as link:
+                return str(link.getsockname()[0])
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if time.monotonic() > end:
+            over = f" over {interface}" if interface else ""
+            raise WhorlError(
+                f"the head at {address} cannot be reached from {socket.gethostname()}{over} ({reason}): "
+                "name an --interface that all nodes share"
+            )
+        time.sleep(0.2)
+
+
+def _told_by_slurm(node: str) -> str:
+    """Where Slurm reaches a node whose name does not resolve."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        words = subprocess.run(
+            ["scontrol", "show", "node", node], capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+        if found := re.search(r"NodeAddr=(\S+)", words):
+            return found[1]
+    return ""

@@ -1,0 +1,185 @@
+"""The batch process of a job, on its first node: starts the nodes or ranks, watches, and ends with the training's code.
+
+A warning (SIGUSR1 ahead of the time limit, SIGTERM) is passed on to the run as a wish: it is saved and stops with 75.
+Then the job is requeued, which starts this again, and the run goes on. To leave instead would count as the job's
+success, and Slurm would not start it again.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+
+from whorl.cluster.allocation import find_allocation
+from whorl.cluster.launching import alone, as_ranks, clean_environ, on_every_node
+from whorl.cluster.meeting import Meeting, current_meeting
+from whorl.cluster.orders import ALONE, MPI, JobOrder
+from whorl.cluster.ray_node import WARNINGS
+from whorl.cluster.restarts import lost_nodes, note_start, requeue
+from whorl.cluster.timing import BEGAN
+from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
+from whorl.runs.directory import clear_unbegun
+from whorl.runs.lock import is_held
+from whorl.runs.wishes import ask
+
+_LOOK_EVERY_S = 0.2
+_ANSWER_S = 5.0
+_KILLED_S = 120.0
+_MORE_TRIES = 2
+"""Of ranks that do not find each other: seen with MPICH under srun's pmi2 on a busy machine."""
+
+
+class BatchJob:
+    """One start of a job."""
+
+    def __init__(self, order: JobOrder) -> None:
+        allocation = find_allocation(system=order.system)
+        if allocation is None:
+            raise BadInputError(f"not inside a job of {order.system}: submit the script, do not run it")
+        self._order, self._allocation = order, allocation
+        self._warned = self._heard = False
+        self._updates_before = 0
+        self._step: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        """To the end; returns the exit code."""
+        for number in WARNINGS:
+            signal.signal(number, self._on_signal)
+        os.environ.setdefault(BEGAN, str(int(time.time())))
+        if self._order.guest:
+            return self._visit()
+        meeting = Meeting(self._order.run_dir, f"{self._allocation.job.partition('.')[0]}-{secrets.token_hex(4)}")
+        meeting.open()
+        try:
+            words = self._training()
+            note_start(self._order.run_dir, self._order.restarts)
+            code = self._attend(self._launch(meeting, words), meeting)
+            for _ in range(_MORE_TRIES if self._order.launch == MPI else 0):
+                if code is not None or self._warned or self._has_learnt():
+                    break
+                print("whorl: MPI did not come up; it is tried once more", file=sys.stderr, flush=True)
+                code = self._attend(self._launch(meeting, self._training()), meeting)
+        finally:
+            meeting.close()
+        if code is None:
+            code = EXIT_PREEMPTED if self._warned else EXIT_FAILED
+        if self._order.requeue and self._allocation.system == "slurm":
+            lost = lost_nodes(self._allocation.nodes) if code == EXIT_FAILED else []
+            if lost:
+                print(f"whorl: {', '.join(lost)} was lost: the run goes on from its last checkpoint", flush=True)
+            if lost or code == EXIT_PREEMPTED:
+                self._come_back()
+        return code
+
+    def _training(self) -> list[str]:
+        """``train`` at the first start, ``resume`` at every other."""
+        order, run_dir = self._order, self._order.run_dir
+        if order.words[0] == "resume":
+            return list(order.words)
+        mark = run_dir / "job" / "id"
+        mine = not mark.exists() or mark.read_text() == order.id
+        if not mine:
+            raise BadInputError(f"{run_dir}: holds the run of another job; give another --run-dir")
+        if (run_dir / "config.toml").is_file():
+            if not mark.exists():
+                raise BadInputError(f"{run_dir}: holds a run already; `-- resume {run_dir}` goes on with it")
+            return ["resume", str(run_dir)]
+        mark.write_text(order.id)
+        clear_unbegun(run_dir)
+        return [*order.words, "--run-dir", str(run_dir)]
+
+    def _launch(self, meeting: Meeting, words: list[str]) -> list[str]:
+        order, allocation = self._order, self._allocation
+        of_run = ["--run-dir", str(order.run_dir), "--key", meeting.key]
+        if order.launch == ALONE:
+            return alone(allocation, order, ["-m", "whorl.cluster", "first", *of_run, "--", *words])
+        if order.launch == MPI:
+            command = ["-m", "whorl.cluster", "first", *of_run, "--interface", order.interface, "--", *words]
+            return as_ranks(allocation, order, self._ranks(words), command)
+        return on_every_node(allocation, order, self._node_words(meeting, words))
+
+    def _node_words(self, meeting: Meeting, words: list[str]) -> list[str]:
+        order = self._order
+        numbers = ["--nodes", str(len(self._allocation.nodes)), "--heads", str(order.heads)]
+        limits = ["--interface", order.interface, "--join-timeout", str(order.join_timeout_s)]
+        guest = ["--guest"] if order.guest else []
+        of_run = ["--run-dir", str(order.run_dir), "--key", meeting.key]
+        return ["-m", "whorl.cluster", "node", *of_run, *numbers, *limits, *guest, "--", *words]
+
+    def _ranks(self, words: list[str]) -> int:
+        """How many roles the plan has: found out as the training itself would, in a process of its own."""
+        asked = ["bash", str(self._order.node_script), "-m", "whorl", "slurm", "roles", "--", *words]
+        done = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.returncode)
+        return int(done.stdout.split()[-1])
+
+    # While it runs
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._warned = True
+
+    def _attend(self, command: list[str], meeting: Meeting) -> int | None:
+        """Watch the step to its end; returns the training's exit code, None where it did not come to one."""
+        self._updates_before = self._updates()
+        self._step = step = subprocess.Popen(command, env=clean_environ(os.environ))
+        while step.poll() is None:
+            if self._warned and not self._heard:
+                self._pass_on()
+            time.sleep(_LOOK_EVERY_S)
+        code = meeting.exit_code()
+        if code is None and not self._warned:
+            print(f"whorl: error: the step ended with {step.returncode} before the training did", file=sys.stderr)
+        return code
+
+    def _updates(self) -> int:
+        """How much there is of the metrics, in bytes."""
+        try:
+            return (self._order.run_dir / "metrics.jsonl").stat().st_size
+        except OSError:
+            return 0
+
+    def _has_learnt(self) -> bool:
+        """Something was learnt in the step that has ended: it was not the start that failed."""
+        return self._updates() != self._updates_before
+
+    def _pass_on(self) -> None:
+        """Tell the run; one that has not begun has nothing to save."""
+        assert self._step is not None
+        run_dir = self._order.run_dir
+        if not is_held(run_dir / "lock"):
+            self._heard = True
+            self._step.terminate()
+            return
+        try:
+            print(f"whorl: warned: {ask(run_dir, stop=True, timeout_s=_ANSWER_S)}", flush=True)
+            self._heard = True
+        except WhorlError:
+            time.sleep(_LOOK_EVERY_S)  # it is just beginning, or just ending: asked again
+
+    def _come_back(self) -> None:
+        """Requeue, and wait to be ended."""
+        self._warned = False
+        if not requeue(self._allocation.job):
+            return
+        print("whorl: requeued: the run goes on when the job is started again", flush=True)
+        end = time.monotonic() + _KILLED_S
+        while time.monotonic() < end and not self._warned:
+            time.sleep(_LOOK_EVERY_S)
+
+    # Nodes for another job's run
+
+    def _visit(self) -> int:
+        meeting = current_meeting(self._order.run_dir)
+        step = subprocess.Popen(
+            on_every_node(self._allocation, self._order, self._node_words(meeting, ["none"])),
+            env=clean_environ(os.environ),
+        )
+        while step.poll() is None:
+            time.sleep(_LOOK_EVERY_S)
+        return EXIT_DONE if self._warned else step.returncode

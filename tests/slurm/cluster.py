@@ -1,0 +1,292 @@
+"""A real Slurm on this machine: munged, slurmctld and several slurmd, each a child of the tests, on ports of their own.
+
+Its nodes share the machine's address and files. Their CPUs and GPUs are what its configuration says, so that jobs are
+placed as on a real cluster and nothing of the machine must be there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import leakcheck
+from whorl.engines.local.nursery import die_with_parent
+
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
+START_S = 100.0
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "OUT_OF_MEMORY")
+_SBIN = "/usr/sbin"
+
+
+def require_slurm() -> None:
+    """Skip a test where Slurm is not installed, but not in CI."""
+    missing = [name for name in NEEDED if shutil.which(name) is None and not Path(_SBIN, name).exists()]
+    if missing:
+        assert "CI" not in os.environ, "CI runs tools/packages.sh"
+        pytest.skip("needs Slurm: tools/packages.sh")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What Slurm says of a job."""
+
+    state: str
+    exit_code: int
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+class SlurmCluster:
+    """Up from construction to ``end``."""
+
+    def __init__(self, nodes: int = 4, cpus: int = 4, gpus: int = 2, grace_s: int = 20) -> None:
+        require_slurm()
+        self.folder = Path(tempfile.mkdtemp(prefix="wslurm-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        self.nodes = [f"n{index}" for index in range(1, nodes + 1)]
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        for name in ("munge", "state", "spool", "log", *(f"tmp/{node}" for node in self.nodes)):
+            (self.folder / name).mkdir(parents=True)
+        (self.folder / "munge").chmod(0o711)
+        key = self.folder / "munge" / "key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        self._write_config(cpus, gpus, grace_s)
+        self.environ = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
+        try:
+            self._start_all()
+        except BaseException:
+            self.end()
+            raise
+
+    def _write_config(self, cpus: int, gpus: int, grace_s: int) -> None:
+        me, host = pwd.getpwuid(os.geteuid()).pw_name, socket.gethostname()
+        controller, *ports = _free_ports(1 + len(self.nodes))
+        folder = self.folder
+        nodes = "\n".join(
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory=4000 "
+            f"Gres=gpu:{gpus} State=UNKNOWN"
+            for name, port in zip(self.nodes, ports, strict=True)
+        )
+        (folder / "slurm.conf").write_text(
+            f"""ClusterName=whorl
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser={me}
+SlurmdUser={me}
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={folder}/munge/socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+TmpFS={folder}/tmp/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+SwitchType=switch/none
+MpiDefault=none
+MailProg=/bin/true
+GresTypes=gpu
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+DefMemPerCPU=500
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min_interval=0,defer_batch=0
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=5
+MinJobAge=3600
+InactiveLimit=0
+SlurmctldTimeout=60
+SlurmdTimeout=60
+MessageTimeout=30
+JobRequeue=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+{nodes}
+PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime={grace_s}
+PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+"""
+        )
+        for index in range(gpus):
+            (folder / f"gpu{index}").touch()  # what stands for a device; nothing opens it
+        (folder / "gres.conf").write_text(
+            f"NodeName={','.join(self.nodes)} Name=gpu File={folder}/gpu[0-{gpus - 1}] AutoDetect=off\n"
+        )
+        spank = next(Path("/usr/lib").glob("*/slurm-wlm/spank_pbs.so"), None)
+        if spank is not None:  # jobs of qsub see PBS's variables
+            (folder / "plugstack.conf").write_text(f"optional {spank}\n")
+        (folder / "cgroup.conf").write_text(
+            "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=no\n"
+        )
+
+    def _start_all(self) -> None:
+        munge = self.folder / "munge"
+        self._start(
+            "munged",
+            *("--foreground", "--force", f"--key-file={munge}/key", f"--socket={munge}/socket", "--num-threads=2"),
+            *(f"--pid-file={munge}/pid", f"--log-file={self.folder}/log/munged.log", f"--seed-file={munge}/seed"),
+        )
+        self._wait(lambda: (munge / "socket").exists(), "munged")
+        self._start("slurmctld", "-D", "-c")
+        for node in self.nodes:
+            self.start_node(node)
+        self._wait(lambda: len(self.idle()) == len(self.nodes), "all nodes")
+
+    def _start(self, name: str, *words: str, key: str = "") -> None:
+        program = shutil.which(name) or f"{_SBIN}/{name}"
+        tests = os.getpid()
+        with (self.folder / "log" / f"{key or name}.out").open("ab") as log:
+            process = subprocess.Popen(
+                [program, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={name: text for name, text in self.environ.items() if name != leakcheck.TAG_VARIABLE},
+                start_new_session=True,
+                preexec_fn=lambda: die_with_parent(tests),
+            )
+        leakcheck.KEPT.add(process.pid)
+        self._daemons[key or name] = process
+
+    def start_node(self, node: str) -> None:
+        """Bring a node up."""
+        self._start("slurmd", "-D", "-N", node, key=node)
+
+    def _wait(self, done: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + START_S
+        while not done():
+            dead = [name for name, process in self._daemons.items() if process.poll() is not None]
+            assert not dead, f"{what}: {dead} ended\n{self.said()}"
+            assert time.monotonic() < end, f"{what} did not come\n{self.said()}"
+            time.sleep(0.1)
+
+    def said(self) -> str:
+        """The last words of every daemon."""
+        logs = sorted((self.folder / "log").glob("*.out"))
+        return "\n".join(f"== {log.name}\n{log.read_text(errors='replace')[-800:]}" for log in logs)
+
+    def run(self, *words: object, timeout_s: float = 100.0, check: bool = True) -> str:
+        """A command of Slurm's (or any that is to find this cluster); its output."""
+        done = subprocess.run(
+            [str(word) for word in words], env=self.environ, capture_output=True, text=True, timeout=timeout_s
+        )
+        assert done.returncode == 0 or not check, f"{words}: {done.stderr}"
+        return done.stdout.strip()
+
+    def idle(self) -> list[str]:
+        """Nodes that are idle."""
+        return self.run("sinfo", "-h", "-N", "-p", "low", "-t", "idle", "-o", "%N", check=False).split()
+
+    def whorl(self, *words: object, timeout_s: float = 100.0, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run ``whorl ...`` where this cluster is found."""
+        return subprocess.run(
+            [sys.executable, "-m", "whorl", *map(str, words)],
+            env={**self.environ, **environ},
+            cwd=self.folder,  # where qsub leaves files
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def job(self, number: int | str) -> Job:
+        """What Slurm knows of a job (of a heterogeneous one: of its first component)."""
+        said = ""
+        for _ in range(5):  # a busy controller does not always answer
+            said = said or self.run("scontrol", "show", "job", "-o", number, check=False)
+        words = said.splitlines()[0].split()
+        told = dict(word.partition("=")[::2] for word in words)
+        code, _, by_signal = told.get("ExitCode", "0:0").partition(":")
+        return Job(told["JobState"], int(code) or (128 + int(by_signal) if int(by_signal or 0) else 0), told)
+
+    def wait_for(self, number: int | str, *states: str, timeout_s: float = 1500.0) -> Job:
+        """The job in one of these states; at its end where none are named. Requeued jobs are not kept waiting."""
+        end = time.monotonic() + timeout_s
+        while True:
+            job = self.job(number)
+            if job.state in (states or ENDED):
+                return job
+            assert job.state not in ENDED, f"job {number} is {job.state}, exit code {job.exit_code}"
+            assert time.monotonic() < end, f"job {number} is {job.state} ({job.fields['Reason']})\n{self.said()}"
+            if job.state == "PENDING" and job.fields["Reason"] == "BeginTime":
+                self.run("scontrol", "update", f"jobid={number}", "StartTime=now", check=False)
+            time.sleep(0.2)
+
+    def clear(self) -> None:
+        """Cancel every job and have all nodes back."""
+        with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
+            jobs = self.run("squeue", "-h", "-o", "%A", check=False).split()
+            if jobs:
+                self.run("scancel", "-f", *jobs, check=False)
+                time.sleep(0.2)
+                self.run("scancel", "-f", "--signal=KILL", *jobs, check=False)
+            for node in self.nodes:
+                if self._daemons[node].poll() is not None:
+                    self.start_node(node)
+            if len(self.idle()) < len(self.nodes):
+                self.run("scontrol", "update", f"nodename={','.join(self.nodes)}", "state=resume", check=False)
+                self._wait(lambda: len(self.idle()) == len(self.nodes), "all nodes back")
+
+    def lose(self, node: str) -> None:
+        """A node loses its power: all that runs on it is killed, and the controller is told."""
+        self._daemons[node].kill()
+        for pid in processes_of(node):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._daemons[node].wait()
+        self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+
+    def end(self) -> None:
+        """End every daemon, by its pid, the controller last but munged."""
+        if "slurmctld" in self._daemons:
+            self.clear()
+        for name in (*self.nodes, "slurmctld", "munged"):
+            process = self._daemons.pop(name, None)
+            if process is None:
+                continue
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            leakcheck.KEPT.discard(process.pid)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def processes_of(node: str) -> list[int]:
+    """What jobs run on a node, by the mark that Slurm leaves in their environment."""
+    mark = f"SLURMD_NODENAME={node}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -1,0 +1,48 @@
+"""Scripts of ``whorl pbs``, run for real by Debian's qsub, which hands them to Slurm."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.slurm.cluster import SlurmCluster
+from tests.slurm.runs import log_of, result_of, training, weights_of
+
+
+def test_a_printed_script_asks_for_what_was_said(slurm: SlurmCluster, tmp_path: Path) -> None:
+    words = ("--nodes", 3, "--cpus-per-node", 2, "--gpus-per-node", 1, "--mem", "2G", "--time", "2-00:00:00")
+    more = ("--partition", "express", "--account", "lab", "--exclusive")
+    done = slurm.whorl("pbs", *words, *more, "--print", *training(tmp_path / "run", "ray", 100))
+    assert done.returncode == 0, done.stderr
+    asked = [line.removeprefix("#PBS ") for line in done.stdout.splitlines() if line.startswith("#PBS")]
+    assert "-l select=3:ncpus=2:ngpus=1:mem=2048mb" in asked
+    assert {"-l walltime=48:00:00", "-l place=scatter:excl", "-q express", "-A lab", "-r y"} <= set(asked)
+    subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=True)
+    kinds = ("--head-gpus-per-node", 2, "--worker-nodes", 4, "--worker-cpus-per-node", 8)
+    done = slurm.whorl("pbs", *kinds, "--print", *training(tmp_path / "run", "ray", 100))
+    assert "#PBS -l select=1:ncpus=1:ngpus=2+4:ncpus=8" in done.stdout
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_a_script_runs_through_qsub(slurm: SlurmCluster, tmp_path: Path, engine: str) -> None:
+    if shutil.which("qsub") is None:
+        pytest.skip("needs qsub: tools/packages.sh")
+    run_dir = tmp_path / "run"
+    prologue = tmp_path / "prologue.sh"
+    prologue.write_text('[ -n "$PBS_NODEFILE" ] || export PBS_NODEFILE=$(generate_pbs_nodefile)\n')
+    words = ("--nodes", 3, "--cpus-per-node", 2, "--time", 10, "--prologue", prologue)
+    done = slurm.whorl("pbs", *words, "--submit", *training(run_dir, engine, 2000))
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.split()[1].rstrip(":")
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(2000)
+
+
+def test_what_cannot_be_is_refused_in_one_line(slurm: SlurmCluster, tmp_path: Path) -> None:
+    done = slurm.whorl("pbs", "--nodes", 3, *training(tmp_path / "run", "ray", 100))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--submit queues a job, --print shows its script" in done.stderr

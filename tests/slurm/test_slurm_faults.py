@@ -1,0 +1,238 @@
+"""Time limits, lost nodes, jobs that are started again and again, and warnings that reach only some."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tests.slurm.cluster import SlurmCluster, processes_of
+from tests.slurm.runs import await_updates, log_of, result_of, submitted, training, weights_of
+
+THREE = ("--nodes", 3, "--cpus-per-node", 2)
+LONG = {"ray": 12_000, "mpi": 15_000}
+"""Environment steps that take long enough for something to happen meanwhile."""
+OVER_A_MINUTE = 75_000
+
+
+def updates_in(run_dir: Path) -> tuple[int, int]:
+    """Of the newest line of metrics, and of the newest checkpoint."""
+    told = json.loads((run_dir / "metrics.jsonl").read_bytes().splitlines()[-1])["update"]
+    saved = max(int(path.name.rpartition("-")[2]) for path in (run_dir / "checkpoints").glob("update-*"))
+    return told, saved
+
+
+@pytest.mark.verify
+def test_before_its_time_is_over_a_job_is_saved_and_comes_back(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Without any warning by Slurm: the run knows when its job ends."""
+    run_dir = tmp_path / "run"
+    shown = slurm.whorl("slurm", *THREE, "--time", 1, "--print", *training(run_dir, "mpi", OVER_A_MINUTE))
+    lines = [line for line in shown.stdout.splitlines(keepends=True) if "--signal" not in line]
+    assert len(lines) == len(shown.stdout.splitlines()) - 1
+    (run_dir / "logs").mkdir(parents=True)
+    (run_dir / "job").mkdir()
+    script = tmp_path / "job.sh"
+    script.write_text("".join(lines))
+    job = int(slurm.run("sbatch", "--parsable", script))
+    slurm.wait_for(job, "RUNNING")
+    slurm.wait_for(job, "PENDING")
+    told, saved = updates_in(run_dir)
+    assert told == saved, "something was learnt after the last save"
+    assert result_of(run_dir)["status"] == "preempted"
+    slurm.run("scontrol", "update", f"jobid={job}", "TimeLimit=60")
+    ended = slurm.wait_for(job, timeout_s=2000)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(OVER_A_MINUTE)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_a_hard_end_loses_at_most_one_checkpoint_interval(slurm: SlurmCluster, tmp_path: Path, engine: str) -> None:
+    run_dir = tmp_path / "run"
+    often = ("--set", "run.checkpoint_every_s=1")
+    job = submitted(slurm, *THREE, "--time", 10, *training(run_dir, engine, LONG[engine], *often))
+    await_updates(slurm, run_dir, job, 20)
+    slurm.run("scancel", "--signal=KILL", "--full", job)
+    slurm.wait_for(job)
+    told, saved = updates_in(run_dir)
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_bytes().splitlines()]
+    lost_s = next(line["wall_s"] for line in lines if line["update"] == told) - next(
+        line["wall_s"] for line in lines if line["update"] == saved
+    )
+    assert lost_s < 10, f"{told - saved} updates in {lost_s} s were lost"
+    again = submitted(slurm, *THREE, "--", "resume", run_dir)
+    ended = slurm.wait_for(again)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(LONG[engine])
+
+
+@pytest.mark.verify
+def test_on_ray_a_run_goes_on_without_a_lost_node(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    job = submitted(slurm, *THREE, "--time", 10, *training(run_dir, "ray", LONG["ray"]))
+    await_updates(slurm, run_dir, job, 5)
+    slurm.lose("n3")
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert ended.fields["Restarts"] == "0", "it was not to be started again"
+    result = result_of(run_dir)
+    assert result["restarts"].get("actor", 0) + result["restarts"].get("learner", 0) > 0
+    assert result["weights_sha256"] == weights_of(LONG["ray"])
+
+
+@pytest.mark.verify
+def test_on_mpi_a_lost_node_has_the_job_requeued_and_resumed(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    often = ("--set", "run.checkpoint_every_s=1")
+    job = submitted(slurm, *THREE, "--time", 10, *training(run_dir, "mpi", LONG["mpi"], *often))
+    await_updates(slurm, run_dir, job, 20)
+    slurm.lose("n2")
+    slurm.start_node("n2")
+    slurm.run("scontrol", "update", "nodename=n2", "state=resume", check=False)
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert int(ended.fields["Restarts"]) >= 1
+    assert result_of(run_dir)["weights_sha256"] == weights_of(LONG["mpi"])
+
+
+@pytest.mark.verify
+def test_a_job_that_never_gets_anywhere_is_not_started_for_ever(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Each start is requeued by its own node, before the training has begun."""
+    run_dir = tmp_path / "run"
+    prologue = tmp_path / "prologue.sh"
+    prologue.write_text('if [ -n "$SLURM_STEP_ID" ]; then scontrol requeue $SLURM_JOB_ID; sleep 600; fi\n')
+    job = submitted(slurm, "--restarts", 1, "--prologue", prologue, *training(run_dir, "local", 1000))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 1)
+    assert "was started 3 times without coming to a first checkpoint" in log_of(run_dir)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_a_warning_to_the_batch_process_alone_is_passed_on(slurm: SlurmCluster, tmp_path: Path, engine: str) -> None:
+    run_dir = tmp_path / "run"
+    job = submitted(slurm, *THREE, "--time", 10, "--no-requeue", *training(run_dir, engine, LONG[engine]))
+    await_updates(slurm, run_dir, job, 5)
+    slurm.run("scancel", "--batch", "--signal=USR1", job)
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 75), log_of(run_dir)
+    told, saved = updates_in(run_dir)
+    assert told == saved
+    assert "warned: the run is saved and stops" in log_of(run_dir)
+
+
+@pytest.mark.verify
+def test_a_cancelled_job_does_not_come_back(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    job = submitted(slurm, *THREE, "--time", 10, *training(run_dir, "mpi", LONG["mpi"]))
+    await_updates(slurm, run_dir, job, 5)
+    slurm.run("scancel", job)
+    ended = slurm.wait_for(job)
+    assert ended.state == "CANCELLED"
+    time.sleep(2)
+    assert slurm.job(job).state == "CANCELLED"
+    assert "whorl: requeued" not in log_of(run_dir)
+
+
+@pytest.mark.verify
+def test_two_jobs_on_the_same_nodes_do_not_meet(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Each takes half of each of the four nodes."""
+    four = ("--nodes", 4, "--cpus-per-node", 2, "--time", 20)
+    runs = [tmp_path / "one", tmp_path / "two"]
+    jobs = [submitted(slurm, *four, *training(run_dir, "ray", 20_000)) for run_dir in runs]
+    for run_dir, job in zip(runs, jobs, strict=True):
+        await_updates(slurm, run_dir, job, 3)
+    assert {slurm.job(job).state for job in jobs} == {"RUNNING"}, "both at once"
+    for run_dir, job in zip(runs, jobs, strict=True):
+        ended = slurm.wait_for(job)
+        assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+        assert result_of(run_dir)["weights_sha256"] == weights_of(20_000)
+        assert not result_of(run_dir)["restarts"]
+
+
+@pytest.mark.verify
+def test_nodes_join_a_run_and_leave_it(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    words = ("--", "train", "impala", "CartPole-v1", "--workflow", "async", "--engine", "ray", "--run-dir", run_dir)
+    sizes = ("--actors", 4, "--actors-schedule", "0:1", "--envs-per-actor", 2, "--steps", 300_000)
+    job = submitted(slurm, "--nodes", 1, "--cpus-per-node", 2, "--time", 20, "--no-requeue", *words, *sizes)
+    await_updates(slurm, run_dir, job, 5)
+    done = slurm.whorl("slurm", "join", run_dir, "--nodes", 1, "--cpus-per-node", 4, "--submit", "--start-within", 60)
+    assert done.returncode == 0, done.stderr
+    guest = int(done.stdout.split()[1])
+    end = time.monotonic() + 100
+    while "has joined" not in log_of(run_dir):
+        assert time.monotonic() < end, log_of(run_dir)
+        time.sleep(0.2)
+    assert slurm.whorl("resize", run_dir, 4).returncode == 0
+    await_updates(slurm, run_dir, job, 50)
+    slurm.run("scancel", guest)
+    slurm.wait_for(guest)
+    assert slurm.whorl("resize", run_dir, 1).returncode == 0
+    lines = len((run_dir / "metrics.jsonl").read_bytes().splitlines())
+    await_updates(slurm, run_dir, job, lines + 10)
+    slurm.run("scancel", "--batch", "--signal=USR1", job)
+    assert slurm.wait_for(job).exit_code == 75, log_of(run_dir)
+    result = result_of(run_dir)
+    counts = result["transitions"]
+    assert result["status"] == "preempted"
+    assert counts["collected"] == sum(counts[name] for name in ("used", "dropped", "lost", "in_flight"))
+
+
+@pytest.mark.verify
+def test_learners_and_actors_on_nodes_of_different_kinds(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    kinds = ("--head-gpus-per-node", 1, "--head-cpus-per-node", 2, "--worker-nodes", 2, "--worker-cpus-per-node", 4)
+    job = submitted(slurm, *kinds, "--time", 10, *training(run_dir, "ray", 2000))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(2000)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_cartpole_is_learnt_on_three_nodes(slurm: SlurmCluster, tmp_path: Path, engine: str) -> None:
+    run_dir = tmp_path / "run"
+    words = ("train", "ppo", "CartPole-v1", "--engine", engine, "--actors", 4, "--envs-per-actor", 2)
+    stop = ("--stop-return", 475, "--steps", 300_000, "--run-dir", run_dir)
+    job = submitted(slurm, *THREE, "--time", 60, "--", *words, *stop)
+    ended = slurm.wait_for(job, timeout_s=3000)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert result_of(run_dir)["return_mean"] >= 475
+
+
+@pytest.mark.verify
+def test_inside_an_allocation_it_runs_at_once(slurm: SlurmCluster, tmp_path: Path) -> None:
+    import sys
+
+    run_dir = tmp_path / "run"
+    words = [sys.executable, "-m", "whorl", "slurm", "--cpus-per-node", "2", *map(str, training(run_dir, "mpi", 2000))]
+    done = subprocess.run(
+        ["salloc", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=2", *words],
+        env=slurm.environ,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert result_of(run_dir)["weights_sha256"] == weights_of(2000)
+
+
+@pytest.mark.verify
+def test_a_warning_that_reaches_one_rank_only_saves_the_run(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    job = submitted(slurm, *THREE, "--time", 10, "--no-requeue", *training(run_dir, "mpi", LONG["mpi"]))
+    await_updates(slurm, run_dir, job, 5)
+    ranks = [pid for pid in processes_of("n3") if b"PMI_RANK=3\0" in Path(f"/proc/{pid}/environ").read_bytes()]
+    os.kill(min(ranks), signal.SIGTERM)
+    began = time.monotonic()
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 75), log_of(run_dir)
+    told, saved = updates_in(run_dir)
+    assert told == saved
+    print(f"ended {time.monotonic() - began:.1f} s after the signal")

@@ -1,0 +1,130 @@
+"""What cannot be is refused in one line, before a job is queued, or by the job within its deadline."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.slurm.cluster import SlurmCluster
+from tests.slurm.runs import log_of, submitted, training
+
+TRAIN = ("--", "train", "ppo", "CartPole-v1")
+
+
+def refused(slurm: SlurmCluster, *words: object) -> str:
+    done = slurm.whorl("slurm", *words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--submit",), "what is to run in the job? Put it behind --"),
+        (("--submit", "--", "trian", "ppo"), "what is to run in the job?"),
+        (("--submit", "--nodes", 3, *TRAIN), "3 nodes and no engine: say --engine ray or --engine mpi"),
+        (
+            ("--submit", "--head-gpus-per-node", 1, "--worker-nodes", 2, *TRAIN, "--engine", "mpi"),
+            "--head-... and --worker-... need --engine ray",
+        ),
+        (("--submit", "--nodes", 0, *TRAIN), "--nodes: expected"),
+        (("--submit", "--time", "soon", *TRAIN), "--time: expected a time as 90 (minutes)"),
+        (("--submit", "--mem", "lots", *TRAIN), "--mem: expected megabytes"),
+        (("--submit", "--nods", 3, *TRAIN), "did you mean --nodes?"),
+        (("--submit", "--prologue", "/nowhere", *TRAIN), "--prologue: /nowhere: No such file"),
+        (("--submit", "--", "train", "ppo", "CartPole-v1", "--actrs", 2), "did you mean --actors?"),
+        (("--submit", "--", "train", "ppoo", "CartPole-v1"), "there is no agent 'ppoo'"),
+        (("--submit", "--", "resume", "/nowhere"), "/nowhere: no such run directory"),
+        (("--nodes", 1, *TRAIN), "not inside an allocation of Slurm"),
+        (("join", "/nowhere", "--submit"), "/nowhere: no such run directory"),
+    ],
+)
+def test_bad_words_are_refused_in_one_line(slurm: SlurmCluster, words: tuple[object, ...], said: str) -> None:
+    assert said in refused(slurm, *words)
+
+
+def test_what_slurm_refuses_is_told_in_its_own_words_and_leaves_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
+    ray = training(tmp_path / "run", "ray", 100)
+    assert "sbatch refused the job: " in refused(slurm, "--submit", "--nodes", 3, "--gpus-per-node", 9, *ray)
+    assert "invalid partition" in refused(slurm, "--submit", "--nodes", 3, "--partition", "nowhere", *ray)
+    assert not (tmp_path / "run").exists()
+
+
+def test_printed_scripts_are_read_by_bash_and_by_slurm(slurm: SlurmCluster, tmp_path: Path) -> None:
+    prologue = tmp_path / "prologue.sh"
+    prologue.write_text("module() { :; }\nmodule load cuda  # it's quoted \"badly\"\nexport GREETING='a b'\n")
+    odd = tmp_path / "a run's $dir"
+    for name, more in {
+        "plain": ("--nodes", 3, "--cpus-per-node", 2, "--time", "1-12:00:00", "--account", "nobody", "--exclusive"),
+        "gpus": ("--nodes", 2, "--gpus-per-node", 2, "--mem", "1G", "--prologue", prologue),
+        "kinds": ("--head-gpus-per-node", 1, "--worker-nodes", 2, "--worker-cpus-per-node", 4),
+    }.items():
+        done = slurm.whorl("slurm", *more, "--print", *training(odd, "ray", 100))
+        assert done.returncode == 0, done.stderr
+        script = tmp_path / f"{name}.sh"
+        script.write_text(done.stdout)
+        slurm.run("bash", "-n", script)
+        slurm.run("sbatch", "--test-only", script)
+        start = done.stdout.index("<<'END-OF-WHORL-NODE-SCRIPT'")
+        node = done.stdout[start:].partition("\n")[2].partition("END-OF-WHORL-NODE-SCRIPT\n")[0]
+        subprocess.run(["bash", "-n"], input=node, text=True, check=True)
+    assert not odd.exists(), "printing makes nothing"
+
+
+def test_a_job_has_the_exit_code_of_its_training(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    prologue = tmp_path / "prologue.sh"
+    prologue.write_text("export WHORL_FAULT='learner:0:update=nonsense:kill'\n")
+    job = submitted(slurm, "--prologue", prologue, *training(run_dir, "local", 500))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 2), log_of(run_dir)
+    assert "whorl: error: WHORL_FAULT" in log_of(run_dir)
+
+
+def test_an_interface_that_is_not_there_is_named_with_those_that_are(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    job = submitted(slurm, "--nodes", 2, "--interface", "ipogif0", *training(run_dir, "ray", 100))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 2), log_of(run_dir)
+    lines = [line for line in log_of(run_dir).splitlines() if "whorl: error: node 0" in line]
+    assert len(lines) == 1
+    assert "--interface ipogif0" in lines[0]
+    assert "there are lo" in lines[0]
+
+
+@pytest.mark.verify
+def test_a_full_partition_is_said_within_the_deadline(slurm: SlurmCluster, tmp_path: Path) -> None:
+    slurm.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    done = slurm.whorl("slurm", "--submit", "--start-within", 3, *training(tmp_path / "run", "local", 100))
+    assert done.returncode == 1
+    assert "did not start within 3 s (" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert slurm.job(int(done.stdout.split()[1].rstrip(":"))).state == "CANCELLED"
+
+
+@pytest.mark.verify
+def test_a_head_that_cannot_be_reached_is_said_within_the_deadline(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """The prologue, which nodes run first, has the second node look for the head where nobody is."""
+    run_dir = tmp_path / "run"
+    prologue = tmp_path / "prologue.sh"
+    prologue.write_text(
+        'if [ "$SLURM_PROCID" = 1 ] && [ -n "$SLURM_STEP_NUM_TASKS" ]; then\n'
+        f"  until ls {run_dir}/job/*/address >/dev/null 2>&1; do sleep 0.1; done\n"
+        f"  for file in {run_dir}/job/*/address; do printf 127.0.0.1:1 > $file; done\nfi\n"
+    )
+    words = ("--nodes", 2, "--join-timeout", 60, "--prologue", prologue)
+    job = submitted(slurm, *words, *training(run_dir, "ray", 100))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 1), log_of(run_dir)
+    assert "node 1 could not join: the head at 127.0.0.1:1 cannot be reached" in log_of(run_dir)
+
+
+@pytest.mark.verify
+def test_more_ranks_than_the_job_has_cpus(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    job = submitted(slurm, "--nodes", 2, "--cpus-per-node", 1, *training(run_dir, "mpi", 100))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 2)
+    assert "the plan needs 4 ranks and the job has 2 CPUs" in log_of(run_dir)

@@ -1,0 +1,51 @@
+"""Jobs of three nodes on a real Slurm."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from tests.slurm.cluster import SlurmCluster
+from tests.slurm.runs import await_updates, log_of, result_of, submitted, training, weights_of
+
+THREE = ("--nodes", 3, "--cpus-per-node", 2, "--time", 10)
+
+
+def test_a_job_of_three_nodes_trains_on_ray(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    job = submitted(slurm, *THREE, *training(run_dir, "ray", 1000))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    result = result_of(run_dir)
+    assert result["engine"] == "ray"
+    assert result["weights_sha256"] == weights_of(1000)
+    assert sorted(path.name.rpartition("-")[2] for path in (run_dir / "logs" / "ray").iterdir()) == ["0", "1", "2"]
+    assert not list((run_dir / "job").glob("*/token")), "the token has outlived its cluster"
+    assert stat.S_IMODE((run_dir / "job").stat().st_mode) == 0o700
+
+
+def test_preempted_and_requeued_it_ends_with_the_weights_of_the_undisturbed_run(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    preempted_and_requeued(slurm, tmp_path / "run", "mpi", 8000)
+
+
+@pytest.mark.verify
+def test_preempted_on_ray(slurm: SlurmCluster, tmp_path: Path) -> None:
+    preempted_and_requeued(slurm, tmp_path / "run", "ray", 12_000)
+
+
+def preempted_and_requeued(slurm: SlurmCluster, run_dir: Path, engine: str, steps: int) -> None:
+    job = submitted(slurm, *THREE, "--partition", "low", *training(run_dir, engine, steps))
+    await_updates(slurm, run_dir, job, 4)
+    urgent = slurm.run("sbatch", "--parsable", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "true")
+    slurm.wait_for(urgent)
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert ended.fields["Restarts"] == "1"
+    assert "whorl: requeued" in log_of(run_dir)
+    result = result_of(run_dir)
+    assert result["status"] == "completed"
+    assert result["engine"] == engine
+    assert result["weights_sha256"] == weights_of(steps)
