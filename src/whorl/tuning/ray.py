@@ -1,0 +1,116 @@
+"""Trials on the nodes of a Ray cluster: each a process of its own in a place that Ray has set aside for it."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+import msgspec
+
+from whorl.engines.ray.link import Link
+from whorl.engines.waking import WakePipe
+from whorl.engines.wire import decode_body
+from whorl.errors import ConfigError, MissingExtraError, RoleLostError
+from whorl.tuning.executor import END_S, Ended, Order
+from whorl.tuning.settings import TuneConfig
+
+CONNECT_S = 120.0
+MOST_MOVES = 3
+"""How often a trial is begun elsewhere when its node is lost; more are the trial's own fault."""
+
+
+class RayExecutor:
+    """Trials across a cluster. They end with the driver, as those of one machine do."""
+
+    def __init__(self, settings: TuneConfig, trials: int) -> None:
+        if find_spec("ray") is None:
+            raise MissingExtraError("tune.engine = ray needs Ray: pip install 'whorl[ray]'")
+        if settings.token_file:
+            from whorl.engines.ray.private import check_token_file
+
+            check_token_file(settings.token_file)
+        self._each = {"CPU": settings.cpus_per_trial, "GPU": settings.gpus_per_trial, **_custom(settings)}
+        cpus = max(len(os.sched_getaffinity(0)), settings.parallel * settings.cpus_per_trial, settings.cpus_per_trial)
+        here = {name: amount * max(1, settings.parallel) for name, amount in self._each.items() if name != "CPU"}
+        self._wake = WakePipe()
+        setup = {
+            "address": settings.address,
+            "token_file": settings.token_file,
+            "namespace": f"whorl-tune-{os.getpid()}",
+            "needed": {"CPU": float(cpus), **{name: amount for name, amount in here.items() if amount}},
+            "sys_path": [str(path) for path in sys.path],
+        }
+        self._link = Link(setup, "", self._wake, "whorl.tuning.ray_hosts")
+        self._orders: dict[int, Order] = {}
+        self._moves: dict[int, int] = {}
+        self._closed = False
+        try:
+            room = self._room(self._link.expect("ready", CONNECT_S)["has"], settings)
+        except BaseException:
+            self.close()
+            raise
+        self.slots = min(settings.parallel or room, trials)
+
+    def _room(self, has: Mapping[str, float], settings: TuneConfig) -> int:
+        """Trials that the cluster has room for at a time."""
+        where = f"the Ray cluster at {settings.address}" if settings.address else "this machine"
+        room = math.inf
+        for name, amount in self._each.items():
+            if amount and (room := min(room, has.get(name, 0.0) // amount)) < 1:
+                raise ConfigError(f"a trial asks for {amount:g} {name} and {where} has {has.get(name, 0.0):g}")
+        return int(room)
+
+    def start(self, order: Order) -> None:
+        self._orders[order.number] = order
+        resources = {name: amount for name, amount in self._each.items() if amount and name not in ("CPU", "GPU")}
+        place = {"cpus": self._each["CPU"], "gpus": self._each["GPU"], "resources": resources}
+        self._link.order("start", {"order": msgspec.json.encode(order), "number": order.number, **place})
+
+    def stop(self, number: int) -> None:
+        if number in self._orders:
+            self._link.order("stop", {"number": number})
+
+    def wait(self, timeout_s: float) -> Sequence[Ended]:
+        if not self._link.pending:
+            self._link.receive(timeout_s)
+        ended = []
+        while self._link.pending:
+            head, body = self._link.pending.popleft()
+            words = decode_body(body)
+            order = self._orders.get(words["number"])
+            if order is None:
+                continue
+            if head.kind == "lost" and self._moves.get(order.number, 0) < MOST_MOVES:
+                self._moves[order.number] = self._moves.get(order.number, 0) + 1
+                self.start(order)  # it goes on from its checkpoint, wherever there is room
+            else:
+                del self._orders[order.number]
+                ended.append(Ended(order.number, words["code"]))
+        if self._link.lost and self._orders:
+            raise RoleLostError("the Ray cluster was lost, its head or our envoy; `whorl tune --resume` goes on")
+        return ended
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for number in self._orders:
+            self.stop(number)
+        end = time.monotonic() + END_S
+        while self._orders and not self._link.lost and time.monotonic() < end:
+            self.wait(1.0)
+        self._link.close()
+        self._wake.close()
+
+
+def _custom(settings: TuneConfig) -> dict[str, float]:
+    for name, amount in settings.resources_per_trial.items():
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0:
+            raise ConfigError(f"tune.resources_per_trial.{name}: expected a number more than 0; got {amount!r}")
+        if name in ("CPU", "GPU"):
+            raise ConfigError(f"tune.resources_per_trial.{name}: use tune.cpus_per_trial and tune.gpus_per_trial")
+    return {name: float(amount) for name, amount in settings.resources_per_trial.items()}
