@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whorl.envs.library.booster import plant
-from whorl.envs.library.booster.controllers import Regulator
+from whorl.envs.library.booster.controllers import Regulator, regulate
 from whorl.envs.library.booster.signals import (
     B_VIMIN,
     B_VIMIN_RANGE,
@@ -58,6 +58,8 @@ class Settings:
     episode_ticks: int = 200
     history: int = 10
     tolerance: float = 0.1
+    surrogate: str | None = None
+    """A file that ``whorl booster fit`` has written, which then takes the plant's place."""
 
     def __post_init__(self) -> None:
         for name, lowest, highest in (("episode_ticks", 1, 100_000), ("history", 1, 1000)):
@@ -66,6 +68,8 @@ class Settings:
                 raise ValueError(f"{name} must be a whole number from {lowest} to {highest}, not {value!r}")
         if not self.tolerance > 0:
             raise ValueError(f"tolerance must be above 0 A, not {self.tolerance!r}")
+        if not isinstance(self.surrogate, str | None):
+            raise ValueError(f"surrogate must be the name of a file, not {self.surrogate!r}")
 
     @property
     def settling_ticks(self) -> int:
@@ -102,6 +106,11 @@ class Copies:
         """VIMIN of every lane, A."""
         return np.asarray(self.plant[plant.NEWEST])
 
+    @property
+    def state(self) -> list[Array]:
+        """Arrays that, beside the counters and what is drawn at a restart, make up where the lanes stand."""
+        return [self.plant, self.observation]
+
     def restart(self, generators: Mapping[int, np.random.Generator]) -> None:
         """Begin an episode in these lanes, each from its own generator, with the published regulator in charge."""
         lanes = np.fromiter(generators, np.int64)
@@ -119,7 +128,7 @@ class Copies:
             state, error = plant.advance(state, set_point, row)
             if place >= 0:
                 column = PER_TICK * place
-                observation[:, column : column + PER_TICK + 1] = _shown(error, set_point, row)
+                observation[:, column : column + PER_TICK + 1] = show(error, set_point, row)
             set_point = regulator.decide(row, error)
         self.ticks[lanes] = self.within_tolerance[lanes] = 0
         self.plant[:, lanes], self.error[lanes], self.observation[lanes] = state, error, observation
@@ -138,7 +147,7 @@ class Copies:
         place = self._firsts + np.minimum(self.ticks, settings.episode_ticks - 1) * len(self._firsts)
         row = self._rows.take(place, axis=0)
         set_point = self.set_point + changes
-        self.plant, self.error = plant.advance(self.plant, set_point, row)
+        self.error = self._advance(set_point, row)
         self.ticks = np.minimum(self.ticks + 1, settings.episode_ticks)
         size = np.abs(self.error)
         self.within_tolerance += size <= settings.tolerance
@@ -146,12 +155,22 @@ class Copies:
         rewards = np.where(terminated, WORST_REWARD * remaining, -size)
         before, after = self.observation, self._next_observation
         after[:, : -PER_TICK - 1] = before[:, PER_TICK:-1]
-        after[:, -PER_TICK - 1 :] = _shown(self.error, set_point, row)
+        after[:, -PER_TICK - 1 :] = show(self.error, set_point, row)
         self.observation, self._next_observation = after, before
         return rewards, terminated, (self.ticks >= settings.episode_ticks) & ~terminated
 
+    def regulated(self, lane: int = 0) -> tuple[Array, Array]:
+        """IMINER and VIMIN [ticks] that the published regulator would have in a lane's episode."""
+        errors, set_points = regulate(Regulator(), self.signals[:, [lane]].transpose(1, 0, 2))
+        return errors[0, self.settings.settling_ticks :], set_points[0, self.settings.settling_ticks :]
 
-def _shown(error: Array, set_point: Array, row: Array) -> Array:
+    def _advance(self, set_point: Array, row: Array) -> Array:
+        """A tick with these set points and signals: IMINER of every lane."""
+        self.plant, error = plant.advance(self.plant, set_point, row)
+        return error
+
+
+def show(error: Array, set_point: Array, row: Array) -> Array:
     """What is observed of one tick [lanes, 6]: five variables, centred and scaled, and B_VIMIN."""
     shown = row[:, _READ]
     shown[:, 0] = error

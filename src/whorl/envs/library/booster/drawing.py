@@ -8,8 +8,7 @@ import gymnasium
 import numpy as np
 
 from whorl.envs.library.booster import plant
-from whorl.envs.library.booster.controllers import Regulator, regulate
-from whorl.envs.library.booster.copies import Settings
+from whorl.envs.library.booster.copies import Copies
 from whorl.envs.library.booster.signals import B_VIMIN, IB
 from whorl.types import Array
 
@@ -19,16 +18,16 @@ _SHOWN_TICKS = 200
 class Picture:
     """Draws without a display. The regulator's episode is computed once."""
 
-    def __init__(self, signals: Array, settings: Settings) -> None:
+    def __init__(self, copies: Copies) -> None:
         try:
             from matplotlib.backends.backend_agg import FigureCanvasAgg
             from matplotlib.figure import Figure
         except ImportError as missing:
             need = "pictures need matplotlib: pip install 'whorl[plot]'"
             raise gymnasium.error.DependencyNotInstalled(need) from missing
-        errors, set_points = regulate(Regulator(), signals)
-        self._signals = signals[0, settings.settling_ticks :]
-        self._errors, self._set_points = (values[0, settings.settling_ticks :] for values in (errors, set_points))
+        settings = copies.settings
+        self._signals = copies.signals[settings.settling_ticks :, 0]
+        self._errors, self._set_points = copies.regulated()
         figure = Figure(figsize=(7.2, 4.8), dpi=80, layout="constrained")
         self._canvas: Any = FigureCanvasAgg(figure)
         self._axes = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1))

@@ -13,7 +13,8 @@ from gymnasium import spaces
 
 from whorl.envs.library.around import Info, StepResult, one_of
 from whorl.envs.library.booster import plant
-from whorl.envs.library.booster.copies import Copies, Settings
+from whorl.envs.library.booster.copies import Settings
+from whorl.envs.library.booster.replayed import make_copies
 from whorl.envs.library.booster.signals import TICKS_PER_S
 from whorl.types import Array
 
@@ -39,7 +40,7 @@ class _Booster(gymnasium.Env[Any, Any]):
         low, high = settings.bounds()
         self.observation_space = spaces.Box(low, high, dtype=np.float32)
         self.settings, self.render_mode = settings, render_mode
-        self._copies = Copies(settings, 1)
+        self._copies = make_copies(settings, 1)
         self._born: dict[str, Any] | None = None
         self._trace: list[tuple[float, float]] = []
         self._picture: Any = None
@@ -71,7 +72,7 @@ class _Booster(gymnasium.Env[Any, Any]):
         from whorl.envs.library.booster.drawing import Picture
 
         if self._picture is None:
-            self._picture = Picture(self._copies.signals.transpose(1, 0, 2), self.settings)
+            self._picture = Picture(self._copies)
         return self._picture.draw(self._trace)
 
     def get_state(self) -> bytes:
@@ -83,7 +84,7 @@ class _Booster(gymnasium.Env[Any, Any]):
             "within": int(copies.within_tolerance[0]),
             "error": float(copies.error[0]),
         }
-        return json.dumps(head).encode() + b"\n" + copies.plant.tobytes() + copies.observation.tobytes()
+        return json.dumps(head).encode() + b"\n" + b"".join(array.tobytes() for array in copies.state)
 
     def set_state(self, state: bytes) -> None:
         """Draw the episode's signals again, and go on from where it was."""
@@ -92,8 +93,9 @@ class _Booster(gymnasium.Env[Any, Any]):
         self.np_random.bit_generator.state = head["generator"]
         self.reset()
         copies.ticks[0], copies.within_tolerance[0], copies.error[0] = head["ticks"], head["within"], head["error"]
-        copies.plant[...] = np.frombuffer(arrays[: copies.plant.nbytes]).reshape(copies.plant.shape)
-        copies.observation[0] = np.frombuffer(arrays[copies.plant.nbytes :], np.float32)
+        for array in copies.state:
+            saved, arrays = arrays[: array.nbytes], arrays[array.nbytes :]
+            array[...] = np.frombuffer(saved, array.dtype).reshape(array.shape)
 
     def _info(self) -> Info:
         copies = self._copies
@@ -110,6 +112,7 @@ class Booster(_Booster):
     action_set:     paper (7 steps of up to 5 mA), quantiles (30, of up to 30 mA), or a list of steps in A
     history:        ticks in an observation
     tolerance:      |IMINER| in A up to which a tick counts as converged (``info["converged"]`` is the share so far)
+    surrogate:      a file of ``whorl booster fit``, to learn on records of the machine instead of on the plant
     """
 
     def __init__(
@@ -118,11 +121,12 @@ class Booster(_Booster):
         action_set: str | Sequence[float] = "paper",
         history: int = 10,
         tolerance: float = 0.1,
+        surrogate: str | None = None,
         render_mode: str | None = None,
     ) -> None:
         self._changes = np.array(_steps_of(action_set))
         self.action_space = spaces.Discrete(len(self._changes))
-        super().__init__(Settings(episode_ticks, history, tolerance), render_mode)
+        super().__init__(Settings(episode_ticks, history, tolerance, surrogate), render_mode)
 
     def changes_of(self, actions: Array) -> Array:
         """Looked up."""
@@ -138,6 +142,7 @@ class BoosterContinuous(_Booster):
     max_change:     A by which an action of 1 raises VIMIN
     history:        ticks in an observation
     tolerance:      |IMINER| in A up to which a tick counts as converged (``info["converged"]`` is the share so far)
+    surrogate:      a file of ``whorl booster fit``, to learn on records of the machine instead of on the plant
     """
 
     def __init__(
@@ -146,6 +151,7 @@ class BoosterContinuous(_Booster):
         max_change: float = 0.01,
         history: int = 10,
         tolerance: float = 0.1,
+        surrogate: str | None = None,
         render_mode: str | None = None,
     ) -> None:
         width = plant.VIMIN_RANGE[1] - plant.VIMIN_RANGE[0]
@@ -153,7 +159,7 @@ class BoosterContinuous(_Booster):
             raise ValueError(f"max_change must be above 0 and at most {width:.3f} A, not {max_change!r}")
         self._max_change = float(max_change)
         self.action_space = spaces.Box(-1, 1, (1,), np.float32)
-        super().__init__(Settings(episode_ticks, history, tolerance), render_mode)
+        super().__init__(Settings(episode_ticks, history, tolerance, surrogate), render_mode)
 
     def changes_of(self, actions: Array) -> Array:
         """Clipped to [-1, 1] and scaled."""

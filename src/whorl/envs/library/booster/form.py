@@ -8,7 +8,7 @@ import numpy as np
 
 from whorl.config.schema import EnvConfig
 from whorl.envs.door import ObservationDoor
-from whorl.envs.library.booster.copies import Copies
+from whorl.envs.library.booster.replayed import make_copies
 from whorl.envs.registry import make_env
 from whorl.types import Array
 
@@ -21,7 +21,7 @@ class BoosterForm:
         self.raised: dict[int, str] = {}
         env = make_env(config.id, config.kwargs)
         self._changes_of = env.unwrapped.changes_of  # type: ignore[attr-defined]
-        self._copies = Copies(env.unwrapped.settings, len(self._block))  # type: ignore[attr-defined]
+        self._copies = make_copies(env.unwrapped.settings, len(self._block))  # type: ignore[attr-defined]
         self.door = ObservationDoor(env.observation_space, config.id, config.max_observation_bytes)
 
     @property
