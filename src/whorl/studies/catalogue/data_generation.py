@@ -1,0 +1,91 @@
+"""Bellman targets for DQN: one experience at a time, spread over 4 processes, or as one batch."""
+
+from __future__ import annotations
+
+import os
+
+from whorl.studies.contract import Cell, Report, Scale, Study, Table, probe
+from whorl.studies.figures import Bars
+from whorl.studies.findings import judge
+from whorl.studies.published import DATA_GENERATION_PROCESSES, DATA_GENERATION_SPEED_UP, EXARL
+from whorl.studies.results import Results
+from whorl.studies.stats import estimate
+
+SIZES: dict[Scale, tuple[int, int]] = {"smoke": (3, 10), "small": (10, 50), "paper": (10, 200)}
+"""How often it is measured, and rounds of each."""
+WAYS = {
+    "one_by_one": "one by one, 1 process",
+    "spread_one_by_one": f"one by one, over {DATA_GENERATION_PROCESSES} processes",
+    "spread": f"one batch each, over {DATA_GENERATION_PROCESSES} processes",
+    "batched": "one batch, 1 process",
+}
+
+
+def cells(scale: Scale, engine: str) -> list[Cell]:
+    """The same again and again."""
+    times, rounds = SIZES[scale]
+    return [
+        probe("whorl.bench.targets:probe", {"what": "targets"}, number, engine=engine, repeats=rounds)
+        for number in range(1, times + 1)
+    ]
+
+
+def report(results: Results) -> Report:
+    """How many times faster than one by one."""
+    speed_ups = {
+        text: [(one.number("found.one_by_one") or 0.0) / (one.number(f"found.{way}") or 1.0) for one in results]
+        for way, text in WAYS.items()
+    }
+    spread, batched = (speed_ups[WAYS[way]] for way in ("spread_one_by_one", "batched"))
+    cores = len(os.sched_getaffinity(0))
+    beaten = judge(
+        "batching_beats_spreading",
+        f"One batch on one process beats spreading single experiences over {DATA_GENERATION_PROCESSES}",
+        estimate(batched),
+        above=DATA_GENERATION_SPEED_UP,
+        unit="times faster than one by one",
+        published=f"{DATA_GENERATION_SPEED_UP:.2f} times, spread over {DATA_GENERATION_PROCESSES} processes",
+        because="A call of the network costs far more than a row in it.",
+    )
+    repeated = judge(
+        "spreading_helps_single_experiences",
+        "Spreading single experiences over processes is faster than one process",
+        estimate(spread),
+        above=1.0,
+        unit="times faster than one by one",
+        published=f"{DATA_GENERATION_SPEED_UP:.2f} times",
+        because=f"As published, within what {cores} cores allow.",
+        otherwise=f"There are {cores} cores here.",
+    )
+    rows = [
+        (text, f"{estimate([value for one in results if (value := one.number(f'found.{way}'))]).value:,.0f}")
+        for way, text in WAYS.items()
+    ]
+    return Report(
+        [beaten, repeated],
+        [
+            Bars(
+                name="speed-up",
+                title="Bellman targets of 2,048 experiences",
+                caption=f"One batch on one process: {beaten.shown}. The line is what was published for 4 processes.",
+                x="",
+                y="times faster than one by one",
+                groups=speed_ups,
+                published={WAYS["spread_one_by_one"]: DATA_GENERATION_SPEED_UP},
+            )
+        ],
+        [Table("Time for 2,048 experiences", ("way", "microseconds"), rows)],
+        [f"A network of 64 and 128 units in numpy. Processes share {cores} cores; the published ones had one each."],
+    )
+
+
+STUDY = Study(
+    name="data-generation",
+    title="Bellman targets one by one, batched, and spread over 4 processes",
+    source=f"{EXARL}: data generation of DQN",
+    engines=("local", "mpi"),
+    cells=cells,
+    report=report,
+    machine="one node of 36 cores (--engine mpi)",
+    paper_engine="mpi",
+)

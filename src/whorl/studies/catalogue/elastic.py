@@ -1,0 +1,141 @@
+"""Fewer workers while a run goes on: by a schedule without a restart, by checkpoint and restart, and fixed numbers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from whorl.studies.contract import RUN, Cell, Report, Scale, Study, Table, Training
+from whorl.studies.emulation import says, slow_steps
+from whorl.studies.figures import Bars, Curves
+from whorl.studies.findings import judge
+from whorl.studies.published import ELASTIC_MINUTES, ELASTIC_WORKERS, RAY, STEPS
+from whorl.studies.results import Results
+from whorl.studies.stats import difference
+
+STEP_S, ROWS = 0.002, 32
+SIZES: dict[Scale, tuple[tuple[int, int, int], int, int, int]] = {
+    "smoke": ((4, 2, 1), 8, 1, 12),
+    "small": ((4, 2, 1), 8, 5, 120),
+    "paper": (ELASTIC_WORKERS, 128, 3, 0),
+}
+"""Actors of each third, environments, seeds, updates (paper: until 10 M steps)."""
+WAYS = ("schedule", "restart", "fixed-most", "fixed-fewest")
+
+
+def cells(scale: Scale, engine: str) -> list[Cell]:
+    """Each way of running the same training."""
+    workers, lanes, seeds, updates = SIZES[scale]
+    steps = updates * lanes * ROWS or STEPS
+    borders = [steps * third // 3 // (lanes * ROWS) * lanes * ROWS for third in (1, 2)]
+    schedule = ",".join(f"{start}:{count}" for start, count in zip((0, *borders), workers, strict=True))
+    numbers: dict[str, dict[str, Any]] = {
+        "schedule": {"actors-schedule": schedule},
+        "restart": {},
+        "fixed-most": {},
+        "fixed-fewest": {"actors": workers[-1], "envs-per-actor": lanes // workers[-1]},
+    }
+    found = []
+    for seed in range(1, seeds + 1):
+        for way in WAYS:
+            sizes = {"actors": workers[0], "envs-per-actor": lanes // workers[0], **numbers[way]}
+            training = _training(scale, steps, {"engine": engine, "workflow": "sync", **sizes})
+            commands = [training.command(seed, steps=borders[0] if way == "restart" else steps)]
+            if way == "restart":
+                ends = pairwise((*borders, steps))
+                commands += [
+                    ("whorl", "resume", RUN, "--quiet", "--actors", str(count), "--steps", str(end))
+                    for count, (_, end) in zip(workers[1:], ends, strict=True)
+                ]
+            emulated = "" if scale == "paper" else says(STEP_S)
+            found.append(Cell({"way": way}, seed, tuple(commands), emulated))
+    return found
+
+
+def _training(scale: Scale, steps: int, options: dict[str, Any]) -> Training:
+    if scale == "paper":
+        return Training("ppo", "atari/Qbert-v0", steps, options, {"agent.rows": ROWS})
+    settings = {
+        **slow_steps(STEP_S, "constant"),
+        "agent.rows": ROWS,
+        "agent.epochs": 4,
+        "run.checkpoint_every_s": 3600.0,
+    }
+    return Training("ppo", "whorl/Slow-v0", steps, options, settings)
+
+
+def report(results: Results) -> Report:
+    """Time of each way, and whether they come to the same weights."""
+    ways = results.by("way")
+    seconds = {way: group.numbers("seconds") for way, group in ways.items()}
+    restart, schedule = seconds.get("restart", []), seconds.get("schedule", [])
+    cheaper = judge(
+        "resizing_costs_less_than_a_restart",
+        "Resizing while a run goes on costs less than checkpoint and restart",
+        difference(restart, schedule) if restart and schedule else None,
+        above=0.0,
+        unit="s saved over two changes",
+        published="by checkpoint and restart only: "
+        + " + ".join(f"{minutes:.0f}" for minutes in ELASTIC_MINUTES)
+        + " min for "
+        + ", ".join(map(str, ELASTIC_WORKERS))
+        + " workers, close to fixed numbers",
+        because="Processes that stay are not started again, and nothing is loaded.",
+        otherwise="Starting again costs no more than sharing out anew here.",
+    )
+    hashes: dict[int, set[str]] = {}
+    for one in results:
+        hashes.setdefault(one.cell.seed, set()).add(str(one.values.get("result", {}).get("weights_sha256")))
+    same = sum(len(found) == 1 for found in hashes.values())
+    workers = SIZES[results.scale][0]
+    emulated = "" if results.scale == "paper" else says(STEP_S)
+    names = {
+        "schedule": f"{workers[0]}, {workers[1]}, {workers[2]} without restart",
+        "restart": f"{workers[0]}, {workers[1]}, {workers[2]} by restart",
+        "fixed-most": f"{workers[0]} throughout",
+        "fixed-fewest": f"{workers[-1]} throughout",
+    }
+    return Report(
+        [cheaper],
+        [
+            Bars(
+                name="time",
+                title="Time of the same training",
+                caption=f"From the first process's start to the last one's end. {cheaper.shown}: {cheaper.state}.",
+                x="actors",
+                y="seconds",
+                groups={names[way]: values for way, values in seconds.items()},
+                emulated=emulated,
+            ),
+            Curves(
+                name="returns",
+                title="Returns over time",
+                caption="The curves differ in time alone: each way learns the same.",
+                x="seconds of training",
+                y="mean return of 100 episodes",
+                groups={names[way]: group.curves("wall_s") for way, group in ways.items()},
+                emulated=emulated,
+            ),
+        ],
+        [
+            Table(
+                "The same weights in the end, bit for bit",
+                ("seeds", "of which all four ways agree"),
+                [(str(len(hashes)), str(same))],
+                "In exact workflows a run's result does not depend on the number of its actors.",
+            )
+        ],
+    )
+
+
+STUDY = Study(
+    name="elastic",
+    title="Workers reduced while training: without a restart, by restart, and fixed numbers",
+    source=f"{RAY}: Fig. 3",
+    engines=("local", "mpi", "ray"),
+    cells=cells,
+    report=report,
+    machine="128 CPUs (--engine ray) and whorl[atari]",
+    paper_engine="ray",
+    paper_needs=("atari",),
+)

@@ -1,0 +1,107 @@
+"""Workers x CPUs of each on one node: the same environments over few or many actors."""
+
+from __future__ import annotations
+
+import os
+
+from whorl.studies.atari_rows import training_of
+from whorl.studies.contract import Cell, Report, Scale, Study, Training
+from whorl.studies.figures import Bars, Curves
+from whorl.studies.findings import judge
+from whorl.studies.published import RAY, TABLE_III
+from whorl.studies.results import Results
+from whorl.studies.stats import ratio
+
+GAME, LANES = "SpaceInvaders", 8
+PAPER_ROWS = 100
+SIZES: dict[Scale, tuple[tuple[int, ...], int, int]] = {
+    "smoke": ((1, 2, 4), 1, 768),
+    "small": ((1, 2, 4, 8), 3, 16_000),
+    "paper": (tuple(row.workers for row in TABLE_III), 3, 0),
+}
+"""Workers, seeds, environment steps."""
+
+
+def cells(scale: Scale, engine: str) -> list[Cell]:
+    """Every shape."""
+    workers, seeds, steps = SIZES[scale]
+    found = []
+    for seed in range(1, seeds + 1):
+        if scale == "paper":
+            for row in TABLE_III:
+                shape = f"{row.workers}x{row.cpus_per_worker}"
+                training = training_of(row, GAME, engine, rows=PAPER_ROWS)
+                found.append(training.cell({"shape": shape, "workers": row.workers}, seed))
+            continue
+        for count in workers:
+            options = {"engine": engine, "actors": count, "envs-per-actor": LANES // count}
+            training = Training("ppo", f"atari/{GAME}-v0", steps, options, {"agent.rows": 32})
+            found.append(training.cell({"shape": f"{count}x{LANES // count}", "workers": count}, seed))
+    return found
+
+
+def report(results: Results) -> Report:
+    """Rates by shape."""
+    by_workers = results.by("workers")
+    rates = {int(count): group.numbers("result.env_steps_per_s") for count, group in by_workers.items()}
+    numbers = sorted(rates)
+    few, many = numbers[0], numbers[-1]
+    before = numbers[-2] if len(numbers) > 1 else few
+    cores = len(os.sched_getaffinity(0))
+    slowest = judge(
+        "one_worker_is_slowest",
+        f"One worker is slower than {before}",
+        ratio(rates[before], rates[few]) if rates[before] and rates[few] and before != few else None,
+        above=1.0,
+        unit="times the rate of one worker",
+        published="1 worker slowest",
+        because="One worker steps its games one after the other, while other cores idle.",
+        otherwise=f"Learning takes most of the time, and there are {cores} cores.",
+    )
+    alike = judge(
+        "many_workers_are_alike",
+        f"{many} workers are no faster than {before}",
+        ratio(rates[many], rates[before]) if rates[many] and rates[before] and many != before else None,
+        below=1.1,
+        unit="times the rate",
+        published="16 and 8 workers alike",
+        because="All cores have work already.",
+    )
+    shapes = {str(shape): group for shape, group in results.by("shape").items()}
+    return Report(
+        [slowest, alike],
+        [
+            Bars(
+                name="rates",
+                title=f"PPO on {GAME}, workers x environments of each",
+                caption=f"{slowest.claim}: {slowest.shown}. {alike.claim}: {alike.shown}.",
+                x="workers x environments of each",
+                y="environment steps per second",
+                groups={shape: group.numbers("result.env_steps_per_s") for shape, group in shapes.items()},
+            ),
+            Curves(
+                name="returns",
+                title="Returns over time",
+                caption="In sync, all shapes learn the same from the same seed; they differ in time.",
+                x="seconds",
+                y="mean return of 100 episodes",
+                groups={shape: group.curves("wall_s") for shape, group in shapes.items()},
+            ),
+        ],
+        remarks=[
+            "The table's caption says IMPALA and Ape-X where its figure shows PPO; this is PPO. "
+            f"{LANES} games here, one for each CPU there; {cores} cores here, 32 there."
+        ],
+    )  # fmt: skip
+
+
+STUDY = Study(
+    name="node-shape",
+    title="Workers x CPUs per worker on one node",
+    source=f"{RAY}: Table III, Fig. 8",
+    engines=("local", "mpi", "ray"),
+    cells=cells,
+    report=report,
+    needs=("atari",),
+    machine="one node of 32 CPUs",
+)

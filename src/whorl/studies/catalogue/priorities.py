@@ -1,0 +1,108 @@
+"""Prioritised replay against uniform where the only reward is far away and rare: DQN on a cliff, DDPG on a line."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whorl.studies.contract import Cell, Report, Scale, Study, Table, probe
+from whorl.studies.figures import Bars, Curves
+from whorl.studies.findings import judge
+from whorl.studies.priority_tasks import TASKS
+from whorl.studies.published import EXARL
+from whorl.studies.results import Results
+from whorl.studies.stats import ratio
+
+SIDES = {"uniform": False, "prioritised": True}
+SEEDS: dict[Scale, int] = {"smoke": 2, "small": 10, "paper": 30}
+FULL = {
+    "dqn": {"size": 12, "filled": 12_000, "env_steps": 60_000, "gradient_steps": 20_000},
+    "ddpg": {"size": 9, "filled": 20_000, "env_steps": 100_000, "gradient_steps": 5_000},
+}
+LITTLE = {
+    "dqn": {"size": 8, "filled": 2_000, "env_steps": 8_000, "gradient_steps": 1_500},
+    "ddpg": {"size": 4, "filled": 2_000, "env_steps": 8_000, "gradient_steps": 1_000},
+}
+
+
+def cells(scale: Scale, engine: str) -> list[Cell]:
+    """Both sides of each seed on both tasks."""
+    del engine  # runs under a loop of its own, in one process
+    sizes = LITTLE if scale == "smoke" else FULL
+    return [
+        probe(
+            "whorl.studies.priority_tasks:probe",
+            {"agent": agent, "draws": side},
+            seed,
+            agent=agent,
+            prioritised=prioritised,
+            seed=seed,
+            **sizes[agent],
+        )
+        for agent, task in TASKS.items()
+        for seed in range(task.first_seed, task.first_seed + SEEDS[scale])
+        for side, prioritised in SIDES.items()
+    ]
+
+
+def report(results: Results) -> Report:
+    """Gradient steps until it is learnt."""
+    findings, figures, rows = [], [], []
+    groups: dict[str, list[float]] = {}
+    for agent, of_agent in results.by("agent").items():
+        sides = of_agent.by("draws")
+        steps = {name: side.numbers("found.gradient_steps") for name, side in sides.items()}
+        groups |= {f"{agent}, {name}": values for name, values in steps.items()}
+        uniform, prioritised = (steps.get(name, []) for name in SIDES)
+        found = ratio(uniform, prioritised) if uniform and prioritised else None
+        finding = judge(
+            f"prioritised_replay_helps_{agent}",
+            f"Prioritised replay learns a rare reward sooner ({agent.upper()})",
+            found,
+            above=1.0,
+            unit="times fewer gradient steps",
+            published="prioritised replay sped DDPG up (no figure)" if agent == "ddpg" else "",
+            because="The rows that matter are few, and prioritised draws find them.",
+            otherwise="It cannot help where uniform draws find the rare rows soon enough.",
+        )
+        findings.append(finding)
+        for name, side in sides.items():
+            learnt = sum(bool(one.values["found"]["learnt"]) for one in side)
+            rows.append((agent, name, f"{np.median(steps[name]):,.0f}", f"{learnt} of {len(steps[name])}"))
+        figures.append(
+            Curves(
+                name=f"learning-{agent}",
+                title=f"{agent.upper()}: {TASKS[agent].axis}",
+                caption=f"{finding.claim}: {finding.shown}; {finding.state}. A run ends when it has learnt.",
+                x="gradient steps",
+                y=TASKS[agent].axis,
+                groups={
+                    name: [
+                        (np.array(one.values["found"]["taken"], float), np.array(one.values["found"]["measured"]))
+                        for one in side
+                    ]
+                    for name, side in sides.items()
+                },
+            )
+        )
+    bars = Bars(
+        name="gradient-steps",
+        title="Gradient steps until it is learnt",
+        caption="Fewer is better; a run that did not learn counts with the steps it had.",
+        x="",
+        y="gradient steps",
+        groups=groups,
+    )
+    header = ("agent", "draws", "gradient steps, median", "learnt")
+    return Report(findings, [bars, *figures], [Table("Gradient steps", header, rows)])
+
+
+STUDY = Study(
+    name="priorities",
+    title="Prioritised against uniform replay where rewards are sparse",
+    source=f"{EXARL}: prioritised replay",
+    engines=("inline",),
+    cells=cells,
+    report=report,
+    timed=False,
+    machine="one node",
+)

@@ -1,0 +1,128 @@
+"""Where central inference pays and where it costs: DQN against A2C, small against large models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whorl.studies.contract import Cell, Report, Scale, Study, Training
+from whorl.studies.figures import Bars
+from whorl.studies.findings import judge
+from whorl.studies.published import EXARL
+from whorl.studies.results import Results
+from whorl.studies.stats import ratio
+
+ACTORS, ENVS_PER_ACTOR = 2, 8
+AGENTS: dict[str, dict[str, Any]] = {
+    "dqn": {"agent.rows": 16, "agent.learning_starts": 500, "agent.gradient_steps": 4},
+    "a2c": {"agent.rows": 16, "agent.vtrace": True},
+}
+MODELS = {"small": (64, 64), "large": (1024, 1024)}
+SIZES: dict[Scale, tuple[int, dict[str, int]]] = {
+    "smoke": (1, {"small": 5_000, "large": 1_500}),
+    "small": (5, {"small": 80_000, "large": 20_000}),
+    "paper": (5, {"small": 1_000_000, "large": 1_000_000}),
+}
+"""Seeds, and environment steps by model."""
+
+
+def cells(scale: Scale, engine: str) -> list[Cell]:
+    """Both agents with both models, acting by themselves (async) or by a server (seed)."""
+    seeds, steps = SIZES[scale]
+    actors = 32 if scale == "paper" else ACTORS
+    found = []
+    for seed in range(1, seeds + 1):
+        for agent, own in AGENTS.items():
+            for model, hidden in MODELS.items():
+                for workflow in ("async", "seed"):
+                    options = {
+                        "workflow": workflow,
+                        "engine": engine,
+                        "actors": actors,
+                        "envs-per-actor": ENVS_PER_ACTOR,
+                    }
+                    options |= {"device": "cuda"} if scale == "paper" else {}
+                    settings = {**own, "agent.network.hidden": hidden}
+                    training = Training(agent, "CartPole-v1", steps[model], options, settings)
+                    found.append(training.cell({"agent": agent, "model": model, "workflow": workflow}, seed))
+    return found
+
+
+def report(results: Results) -> Report:
+    """Rates, and how central inference changes them."""
+    rates = {
+        f"{agent}, {model}, {workflow}": group.numbers("result.env_steps_per_s")
+        for (agent, model, workflow), group in results.by("agent", "model", "workflow").items()
+    }
+    gain: dict[tuple[str, str], list[float]] = {}
+    for agent in AGENTS:
+        for model in MODELS:
+            own, central = (rates.get(f"{agent}, {model}, {workflow}", []) for workflow in ("async", "seed"))
+            gain[agent, model] = [after / before for after, before in zip(central, own, strict=False)]
+    small, large = gain["a2c", "small"], gain["a2c", "large"]
+    costs = judge(
+        "central_inference_costs_small_models",
+        "Central inference costs where the model is small",
+        ratio(small, [1.0] * len(small)) if small else None,
+        below=1.0,
+        unit="times the rate of acting by oneself (A2C)",
+        published="pays off with larger models on a GPU",
+        because="A round trip takes longer than the inference it saves.",
+        otherwise="Actors that do not infer leave their cores to the environments.",
+    )
+    pays = judge(
+        "central_inference_gains_with_model_size",
+        "Central inference gains with the size of the model",
+        ratio(large, small) if large and small else None,
+        above=1.0,
+        unit="times as much gain with the large model (A2C)",
+        published="pays off with larger models on a GPU",
+        because="One batch of all actors' observations costs less than a batch of each.",
+        otherwise="Without a GPU, a batch of all costs as much as its parts.",
+    )
+    theirs, ours = gain["a2c", "small"], gain["dqn", "small"]
+    worse = judge(
+        "central_inference_costs_dqn_more",
+        "Central inference costs DQN more than A2C",
+        ratio(ours, theirs) if ours and theirs else None,
+        below=1.0,
+        unit="times A2C's gain",
+        published="costs much for DQN, whose data generation then runs on the learner",
+        because="DQN's learner is busier, and serves later.",
+        otherwise="Targets are computed in batches by the learner in either workflow: DQN loses nothing more.",
+    )
+    return Report(
+        [costs, pays, worse],
+        [
+            Bars(
+                name="rates",
+                title=f"Acting by oneself (async), by a server (seed): {ACTORS} actors x {ENVS_PER_ACTOR} environments",
+                caption=f"Small model: {costs.shown}. Large against small: {pays.shown}.",
+                x="agent, model, workflow",
+                y="environment steps per second",
+                groups=rates,
+            ),
+            Bars(
+                name="gain",
+                title="What central inference changes",
+                caption="Below 1 it costs, above 1 it pays.",
+                x="agent, model",
+                y="rate of seed / rate of async",
+                groups={f"{agent}, {model}": values for (agent, model), values in gain.items()},
+            ),
+        ],
+        remarks=[
+            f"Models: {', '.join(f'{name} {hidden[0]} x {hidden[1]}' for name, hidden in MODELS.items())}. There is no "
+            "GPU at scales smoke and small."
+        ],
+    )
+
+
+STUDY = Study(
+    name="seed-inference",
+    title="Central inference: DQN against A2C, small against large models",
+    source=f"{EXARL}: SEED",
+    engines=("local", "mpi", "ray"),
+    cells=cells,
+    report=report,
+    machine="32 CPUs and a GPU",
+)

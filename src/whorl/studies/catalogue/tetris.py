@@ -1,0 +1,95 @@
+"""PPO on full frames of Tetris with the study's CNN: cores x environments, and weak scaling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
+from whorl.studies.figures import Bars, Curves
+from whorl.studies.findings import judge
+from whorl.studies.published import TETRIS, TETRIS_WEIGHTS
+from whorl.studies.results import Results
+from whorl.studies.stats import estimate, ratio
+
+SIZES: dict[Scale, tuple[tuple[tuple[int, int], ...], int, int, int]] = {
+    "smoke": (((1, 2), (2, 2), (2, 4)), 8, 4, 1),
+    "small": (((1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8)), 32, 20, 3),
+    "paper": (((1, 1), (1, 8), (8, 8), (8, 64), (32, 32), (32, 64)), 64, 5000, 3),
+}
+"""(Cores, environments) as in the study's labels, rows, updates, seeds."""
+
+
+def cells(scale: Scale, engine: str) -> list[Cell]:
+    """Every pair: an actor and a learner's thread for each core."""
+    pairs, rows, updates, seeds = SIZES[scale]
+    found = []
+    for seed in range(1, seeds + 1):
+        for cores, envs in pairs:
+            options = {"engine": engine, "actors": cores, "envs-per-actor": envs // cores, "learner-threads": cores}
+            settings: dict[str, Any] = {"agent.rows": rows}
+            settings |= {"agent.minibatches": 2, "agent.epochs": 1} if scale == "smoke" else {}
+            training = Training("ppo", "whorl/Tetris-v0", updates * rows * envs, options, settings)
+            found.append(training.cell({"cores": cores, "envs": envs}, seed))
+    return found
+
+
+def report(results: Results) -> Report:
+    """Rates by cores and environments."""
+    rates = {
+        (int(cores), int(envs)): group.numbers("result.env_steps_per_s")
+        for (cores, envs), group in results.by("cores", "envs").items()
+    }
+    pairs = [((cores, envs), (2 * cores, 2 * envs)) for cores, envs in rates if (2 * cores, 2 * envs) in rates]
+    first, second = pairs[0] if pairs else (next(iter(rates)), next(iter(rates)))
+    weak = judge(
+        "weak_scaling",
+        f"Weak scaling: {second[0]} cores with {second[1]} environments against {first[0]} with {first[1]}",
+        ratio(rates[second], rates[first]) if pairs and rates[first] and rates[second] else None,
+        above=1.5,
+        unit="times the rate",
+        published="weak scaling (Gustafson) was claimed, without a figure that can be set beside this",
+        because="Frames are emulated and learnt from side by side.",
+        otherwise="Cores share memory and clocks; a virtual machine's may be halves of one.",
+    )
+    named = {f"{cores}-{envs}": values for (cores, envs), values in rates.items()}
+    rows = [
+        (str(cores), str(envs), f"{estimate(values).value:,.1f}") for (cores, envs), values in rates.items() if values
+    ]
+    return Report(
+        [weak],
+        [
+            Bars(
+                name="rates",
+                title="PPO on full frames of Tetris",
+                caption=f"{weak.shown}: {weak.state}. Labels as in the document: cores-environments.",
+                x="cores-environments",
+                y="environment steps per second",
+                groups=named,
+            ),
+            Curves(
+                name="returns",
+                title="Returns",
+                caption="Random play clears no lines; nothing but many steps teaches Tetris from pixels.",
+                x="seconds",
+                y="mean return of 100 episodes",
+                groups={
+                    f"{cores}-{envs}": group.curves("wall_s")
+                    for (cores, envs), group in results.by("cores", "envs").items()
+                },
+            ),
+        ],
+        [Table("Environment steps per second", ("cores", "environments", "rate"), rows)],
+        [f"Frames of 3 x 240 x 256 and a CNN of {TETRIS_WEIGHTS:,} weights, as in the document, whose runs took 1 h."],
+    )
+
+
+STUDY = Study(
+    name="tetris",
+    title="PPO on full frames of Tetris: cores x environments, weak scaling",
+    source=f"{TETRIS}: CPU study",
+    engines=("local", "mpi"),
+    cells=cells,
+    report=report,
+    needs=("tetris",),
+    machine="one node of 32 cores",
+)

@@ -1,0 +1,206 @@
+"""Figures: data with axes and a caption, from which both the picture and the CSV are made."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from whorl.runs.plot import figure_class
+from whorl.studies.stats import band, estimate
+from whorl.types import Array
+
+COLOURS = ("#2266cc", "#d9541e", "#2a9d5c", "#8e44ad", "#c9a227", "#17a2b8", "#c2185b", "#5d6d7e", "#111111", "#996633")
+_PUBLISHED = "#cc0066"
+_POINTS = 200
+
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """What all have. ``draw`` puts it on axes, ``rows`` are the CSV under ``header``."""
+
+    name: str
+    """Of the CSV file."""
+    title: str
+    caption: str
+    """States what is to be seen."""
+    x: str
+    y: str
+    """Axes, with their units."""
+    emulated: str = ""
+    """What is not real, said on the plot itself."""
+    header: ClassVar[Sequence[str]] = ()
+
+    def rows(self) -> Iterator[Row]:
+        """Everything that is drawn."""
+        raise NotImplementedError
+
+    def draw(self, axes: Any) -> None:
+        """On axes of Matplotlib."""
+        raise NotImplementedError
+
+    @property
+    def seeds(self) -> int:
+        """Of the group that has most."""
+        raise NotImplementedError
+
+    def csv(self) -> str:
+        """The numbers."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows(self.rows())
+        return text.getvalue()
+
+    def png(self) -> bytes:
+        """The picture."""
+        figure = figure_class()(figsize=(7.2, 4.2), dpi=110, layout="constrained")
+        axes = figure.subplots()
+        axes.set_axisbelow(True)
+        axes.grid(True, color="#e2e2e2", linewidth=0.7)
+        self.draw(axes)
+        axes.set_title(self.title, fontsize=12, fontweight="bold", loc="left")
+        axes.set_xlabel(self.x)
+        axes.set_ylabel(self.y)
+        axes.spines[["top", "right"]].set_visible(False)
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend(frameon=False, fontsize=8)
+        if self.emulated:
+            axes.text(
+                0.995, 0.01, f"emulated: {self.emulated}", transform=axes.transAxes, ha="right", va="bottom",
+                fontsize=8, style="italic", color="#aa0000",
+            )  # fmt: skip
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+    def embedded(self) -> str:
+        """The picture as an address that holds it."""
+        return "data:image/png;base64," + base64.b64encode(self.png()).decode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves(Figure):
+    """Learning curves: every seed thin; the interquartile mean and its interval where all seeds have been."""
+
+    groups: Mapping[str, Sequence[tuple[Array, Array]]]
+    header: ClassVar[Sequence[str]] = ("group", "seed number", "x", "y")
+
+    def rows(self) -> Iterator[Row]:
+        for name, lines in self.groups.items():
+            for number, (xs, ys) in enumerate(lines, 1):
+                yield from ((name, number, f"{x:.6g}", f"{y:.6g}") for x, y in zip(xs, ys, strict=True))
+
+    @property
+    def seeds(self) -> int:
+        return max((len(lines) for lines in self.groups.values()), default=0)
+
+    def draw(self, axes: Any) -> None:
+        from matplotlib.ticker import EngFormatter
+
+        for (name, lines), colour in zip(self.groups.items(), _endless(COLOURS), strict=False):
+            if not lines:
+                continue
+            for xs, ys in lines:
+                axes.plot(xs, ys, color=colour, linewidth=0.6, alpha=0.4)
+            first, last = max(xs[0] for xs, _ in lines), min(xs[-1] for xs, _ in lines)
+            if last <= first:
+                axes.plot([], [], color=colour, label=name)
+                continue
+            grid = np.linspace(first, last, _POINTS)
+            middle, low, high = band(np.stack([np.interp(grid, xs, ys) for xs, ys in lines]))
+            if len(lines) > 1:
+                axes.fill_between(grid, low, high, color=colour, alpha=0.15, linewidth=0)
+            axes.plot(grid, middle, color=colour, linewidth=2.0, label=name)
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars(Figure):
+    """A bar for each group: interquartile mean, interval, every seed as a dot, and what was published as a line."""
+
+    groups: Mapping[str, Sequence[float]]
+    published: Mapping[str, float] = field(default_factory=dict)
+    header: ClassVar[Sequence[str]] = ("group", "seed number", "value", "published")
+
+    def rows(self) -> Iterator[Row]:
+        for name, values in self.groups.items():
+            for number, value in enumerate(values, 1):
+                yield name, number, f"{value:.6g}", self.published.get(name, "")
+
+    @property
+    def seeds(self) -> int:
+        return max(map(len, self.groups.values()), default=0)
+
+    def draw(self, axes: Any) -> None:
+        known = {name: values for name, values in self.groups.items() if values}
+        for place, (name, values) in enumerate(known.items()):
+            found, colour = estimate(values), COLOURS[place % len(COLOURS)]
+            axes.bar(place, found.value, width=0.62, color=colour, alpha=0.55)
+            if len(values) > 1:
+                axes.vlines(place, found.low, found.high, color="#222222", linewidth=2.0)
+            axes.plot([place + 0.18] * len(values), values, "o", color=colour, markersize=3.5, markeredgewidth=0)
+            if name in self.published:
+                label = "published" if place == min(i for i, key in enumerate(known) if key in self.published) else None
+                axes.hlines(
+                    self.published[name], place - 0.38, place + 0.38, color=_PUBLISHED, linewidth=2.0, linestyle="--",
+                    label=label,
+                )  # fmt: skip
+        tilted = len(known) > 4 or max(map(len, known), default=0) > 14
+        axes.set_xticks(range(len(known)), known, fontsize=8, **({"rotation": 30, "ha": "right"} if tilted else {}))
+        axes.grid(False, axis="x")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Figure):
+    """Something measured at some places on an axis, for each group: interquartile mean, interval, every seed."""
+
+    groups: Mapping[str, Mapping[float, Sequence[float]]]
+    published: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """Lines or points that others give."""
+    theory: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """What follows from a formula or a fit."""
+    log_x: bool = False
+    header: ClassVar[Sequence[str]] = ("group", "x", "seed number", "value")
+
+    def rows(self) -> Iterator[Row]:
+        for name, places in self.groups.items():
+            for x, values in places.items():
+                yield from ((name, x, number, f"{value:.6g}") for number, value in enumerate(values, 1))
+        for kind, others in (("published", self.published), ("theory", self.theory)):
+            for name, points in others.items():
+                yield from ((f"{kind}: {name}", x, "", f"{y:.6g}") for x, y in points)
+
+    @property
+    def seeds(self) -> int:
+        return max((len(values) for places in self.groups.values() for values in places.values()), default=0)
+
+    def draw(self, axes: Any) -> None:
+        for (name, places), colour in zip(self.groups.items(), _endless(COLOURS), strict=False):
+            found = [(x, estimate(values), values) for x, values in sorted(places.items()) if values]
+            axes.plot([x for x, _, _ in found], [one.value for _, one, _ in found], "-", color=colour, label=name)
+            for x, one, values in found:
+                axes.plot([x] * len(values), values, "o", color=colour, markersize=3.5)
+                if len(values) > 1:
+                    axes.vlines(x, one.low, one.high, color=colour, linewidth=3.0, alpha=0.4)
+        for name, points in self.theory.items():
+            axes.plot(*zip(*points, strict=True), ":", color="#555555", linewidth=1.5, label=name)
+        for name, points in self.published.items():
+            axes.plot(*zip(*points, strict=True), "D", color=_PUBLISHED, markersize=6, label=f"published: {name}")
+        if self.log_x:
+            axes.set_xscale("log", base=2)
+            marks = sorted({x for group in self.groups.values() for x in group})
+            axes.set_xticks(marks, [f"{x:g}" for x in marks])
+            axes.minorticks_off()
+
+
+def _endless(colours: Sequence[str]) -> Iterator[str]:
+    while True:
+        yield from colours

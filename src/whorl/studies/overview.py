@@ -1,0 +1,38 @@
+"""``overview-SCALE.html``: the findings of all studies on one page, with links to their reports beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+
+from whorl.runs.files import write_atomic
+from whorl.studies.contract import Scale
+from whorl.studies.findings import Finding
+from whorl.studies.report import SCALES, finding_card, page
+
+
+def write_overview(root: Path, scale: Scale, studies: Mapping[str, Path]) -> Path:
+    """From the ``findings.json`` of each study, by its title; those without are left out. The links are relative."""
+    parts = ["<h1>Findings of all studies</h1>", f'<p class="scale">{escape(SCALES[scale])}</p>']
+    counted = {"yes": 0, "no": 0}
+    for title, folder in studies.items():
+        file = folder / "findings.json"
+        if not file.is_file():
+            continue
+        findings = [_finding(plain) for plain in json.loads(file.read_bytes())["findings"]]
+        link = escape(f"{folder.relative_to(root)}/report.html", quote=True)
+        parts += [f'<h2><a href="{link}">{escape(title)}</a></h2>', *map(finding_card, findings)]
+        for finding in findings:
+            counted[finding.verdict] += 1
+    parts.insert(2, f"<p>As expected: {counted['yes']}. Contrary, undecided or not measured: {counted['no']}.</p>")
+    out = root / f"overview-{scale}.html"
+    write_atomic(out, page("Findings of all studies", parts).encode())
+    return out
+
+
+def _finding(plain: dict[str, object]) -> Finding:
+    interval = plain["interval"]
+    pair = (float(interval[0]), float(interval[1])) if isinstance(interval, list) else None
+    return Finding(**{**plain, "interval": pair})  # type: ignore[arg-type]

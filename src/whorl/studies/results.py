@@ -1,0 +1,133 @@
+"""What cells left behind: numbers by dotted name, learning curves, and how long everything took."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whorl.runs.metrics import read_metrics
+from whorl.studies.contract import Cell, Scale
+
+MOST_POINTS = 200
+CURVES = ("env_steps", "wall_s", "return_mean")
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One cell that was run."""
+
+    cell: Cell
+    values: dict[str, Any]
+    """What its commands left: ``result`` (the run's ``result.json``), ``metrics`` (its
+    last line), ``found`` (of a probe), ``storage_bytes``."""
+    curve: dict[str, list[float]]
+    """``env_steps``, ``wall_s`` and ``return_mean`` of a run, thinned out."""
+    seconds: list[float]
+    """Of each command, start and end of its processes included."""
+
+    def number(self, name: str) -> float | None:
+        """By dotted name (``result.staleness.mean``; ``seconds`` in all); None where there is none."""
+        if name == "seconds":
+            return sum(self.seconds)
+        value: Any = self.values
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        usable = isinstance(value, int | float) and math.isfinite(value)
+        return float(value) if usable else None
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"cell": self.cell.plain(), "seconds": self.seconds, "values": self.values, "curve": self.curve}
+
+
+@dataclass(frozen=True)
+class Results:
+    """Those of a study, or some of them."""
+
+    scale: Scale
+    engine: str
+    cells: Sequence[CellResult] = field(default_factory=tuple)
+
+    def where(self, **labels: Any) -> Results:
+        """Those with these labels."""
+        kept = [one for one in self.cells if all(one.cell.labels.get(name) == value for name, value in labels.items())]
+        return Results(self.scale, self.engine, kept)
+
+    def by(self, *names: str) -> dict[Any, Results]:
+        """Apart by the values of some labels (or ``seed``), in the order of the cells; of one label by its plain
+        value."""
+        groups: dict[Any, list[CellResult]] = {}
+        for one in self.cells:
+            labels = {**one.cell.labels, "seed": one.cell.seed}
+            if all(name in labels for name in names):
+                key = tuple(labels[name] for name in names)
+                groups.setdefault(key[0] if len(names) == 1 else key, []).append(one)
+        return {key: Results(self.scale, self.engine, group) for key, group in groups.items()}
+
+    def numbers(self, name: str) -> list[float]:
+        """Of every cell that has it."""
+        return [value for one in self.cells if (value := one.number(name)) is not None]
+
+    def curves(self, x: str = "env_steps") -> list[tuple[np.ndarray, np.ndarray]]:
+        """Mean returns over ``env_steps`` or ``wall_s``, one for each cell that has any."""
+        known = [one.curve for one in self.cells if one.curve.get("return_mean")]
+        return [(np.array(curve[x], float), np.array(curve["return_mean"], float)) for curve in known]
+
+    def __bool__(self) -> bool:
+        return bool(self.cells)
+
+    def __iter__(self) -> Iterator[CellResult]:
+        return iter(self.cells)
+
+
+def read_cell(cell: Cell, folder: Path, seconds: list[float]) -> CellResult:
+    """From what its commands wrote into its folder."""
+    values: dict[str, Any] = {"storage_bytes": size_of(folder)}
+    curve: dict[str, list[float]] = {}
+    for name, file in (("found", folder / "found.json"), ("result", folder / "run" / "result.json")):
+        if file.is_file():
+            values[name] = json.loads(file.read_bytes())
+    metrics = folder / "run" / "metrics.jsonl"
+    if metrics.is_file():
+        curve = thinned_curve(metrics)
+        values["metrics"] = last_line(metrics)
+    return CellResult(cell, values, curve, seconds)
+
+
+def thinned_curve(metrics: Path) -> dict[str, list[float]]:
+    """At most ``MOST_POINTS`` lines of those that have a mean return."""
+    columns = read_metrics(metrics)
+    if any(name not in columns for name in CURVES):
+        return {}
+    known = np.flatnonzero(np.isfinite(columns["return_mean"]))
+    if not len(known):
+        return {}
+    chosen = known[np.unique(np.linspace(0, len(known) - 1, min(MOST_POINTS, len(known))).round().astype(int))]
+    return {name: [float(value) for value in columns[name][chosen]] for name in CURVES}
+
+
+def last_line(metrics: Path) -> dict[str, Any]:
+    """What was known at the end of a run."""
+    lines = metrics.read_bytes().splitlines()
+    last: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    return last
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below it; those with two names count once."""
+    found = {(stat.st_dev, stat.st_ino): stat.st_size for file in folder.rglob("*") if (stat := file.lstat())}
+    return sum(found.values())
+
+
+def from_plain(plain: dict[str, Any]) -> CellResult:
+    """As ``CellResult.plain`` gave it."""
+    about = plain["cell"]
+    commands = tuple(tuple(command) for command in about["commands"])
+    cell = Cell(about["labels"], about["seed"], commands, about["emulated"])
+    return CellResult(cell, plain["values"], plain["curve"], plain["seconds"])

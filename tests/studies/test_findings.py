@@ -1,0 +1,60 @@
+"""Verdicts, and the file of findings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from whorl.studies.findings import judge, write_findings
+from whorl.studies.overview import write_overview
+from whorl.studies.stats import Estimate
+
+
+@pytest.mark.parametrize(
+    ("found", "borders", "verdict", "begins"),
+    [
+        (Estimate(2.0, 1.5, 2.5, 5), {"above": 1.0}, "yes", "Because."),
+        (Estimate(2.0, 0.9, 2.5, 5), {"above": 1.0}, "no", "Undecided: the interval holds 1."),
+        (Estimate(0.5, 0.4, 0.6, 5), {"above": 1.0}, "no", "The contrary was found."),
+        (Estimate(0.5, 0.4, 0.6, 5), {"below": 1.0}, "yes", "Because."),
+        (Estimate(2.0, 1.5, 2.5, 5), {"below": 1.0}, "no", "The contrary was found."),
+        (Estimate(2.0, 2.0, 2.0, 1), {"above": 1.0}, "no", "Undecided: 1 seed, and a verdict takes 3."),
+        (Estimate(float("nan"), 1.0, 2.0, 5), {"above": 1.0}, "no", "Nothing was measured"),
+        (None, {"above": 1.0}, "no", "Nothing was measured"),
+    ],
+)
+def test_a_verdict(found: Estimate | None, borders: dict[str, float], verdict: str, begins: str) -> None:
+    finding = judge("name", "Claim", found, unit="times", because="Because.", otherwise="Otherwise.", **borders)
+    assert finding.verdict == verdict
+    assert finding.explanation.startswith(begins)
+    assert finding.expected == f"{next(iter(borders))} 1 times"
+
+
+def test_all_studies_are_on_one_page(tmp_path: Path) -> None:
+    for number, found in enumerate((Estimate(2.0, 1.5, 2.5, 3), None)):
+        (tmp_path / f"study-{number}").mkdir()
+        findings = [judge("a", f"<Claim> {number}", found, above=1.0, unit="times")]
+        write_findings(tmp_path / f"study-{number}" / "findings.json", "name", "small", "inline", findings)
+    folders = {"First & last": tmp_path / "study-0", "Second": tmp_path / "study-1", "Failed": tmp_path / "study-2"}
+    page = write_overview(tmp_path, "small", folders).read_text()
+    assert (tmp_path / "overview-small.html").is_file()
+    assert '<a href="study-0/report.html">First &amp; last</a>' in page
+    assert "&lt;Claim&gt; 0" in page
+    assert "2 [1.5, 2.5] times" in page
+    assert "NO (not measured)" in page
+    assert "As expected: 1. Contrary, undecided or not measured: 1." in page
+    assert "Failed" not in page
+
+
+def test_findings_are_plain_json(tmp_path: Path) -> None:
+    findings = [judge("a", "A is so", Estimate(2.0, 1.5, 2.5, 3), above=1.0), judge("b", "B is so", None, below=0.0)]
+    write_findings(tmp_path / "findings.json", "name", "smoke", "inline", findings)
+    plain = json.loads((tmp_path / "findings.json").read_text())
+    assert plain["note"].startswith("Smoke scale")
+    assert [(one["name"], one["verdict"], one["interval"]) for one in plain["findings"]] == [
+        ("a", "yes", [1.5, 2.5]),
+        ("b", "no", None),
+    ]
+    assert all(one["expected"] and one["explanation"] for one in plain["findings"])

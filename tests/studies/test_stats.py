@@ -1,0 +1,82 @@
+"""Interquartile means, intervals and fits against numbers computed by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from whorl.studies.stats import (
+    Estimate,
+    SpeedUp,
+    band,
+    difference,
+    estimate,
+    fit_speed_up,
+    interquartile_mean,
+    ratio,
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "middle"),
+    [
+        ([7.0], 7.0),
+        ([1.0, 3.0], 2.0),
+        ([4.0, 1.0, 3.0, 2.0], 2.5),
+        ([0.0, 1.0, 2.0, 3.0, 10.0], 2.0),  # (0.75 * 1 + 2 + 0.75 * 3) / 2.5
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 800.0], 4.5),
+    ],
+)
+def test_the_middle_half_counts(values: list[float], middle: float) -> None:
+    assert interquartile_mean(values) == pytest.approx(middle)
+
+
+def test_rows_are_taken_apart() -> None:
+    assert interquartile_mean(np.array([[1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0]])).tolist() == [2.5, 25.0]
+
+
+def test_an_interval_of_equal_values_is_a_point_and_of_others_holds_their_middle() -> None:
+    assert estimate([3.0, 3.0, 3.0]) == Estimate(3.0, 3.0, 3.0, 3)
+    found = estimate([1.0, 2.0, 3.0, 4.0])
+    assert found.value == 2.5
+    assert 1.0 <= found.low < 2.5 < found.high <= 4.0
+
+
+def test_intervals_cover_what_they_should() -> None:
+    """Of 200 samples of ten numbers around 0, about 95 % have an interval that holds 0."""
+    rng = np.random.default_rng(0)
+    held = sum(one.low <= 0 <= one.high for one in (estimate(list(rng.standard_normal(10))) for _ in range(200)))
+    assert 170 <= held <= 200
+
+
+def test_two_sides_are_compared() -> None:
+    assert ratio([2.0, 2.0], [4.0]) == Estimate(0.5, 0.5, 0.5, 1)
+    assert difference([5.0, 5.0, 5.0], [4.0, 4.0]) == Estimate(1.0, 1.0, 1.0, 2)
+    assert ratio([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]).low < 1 < ratio([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]).high
+
+
+def test_a_share_of_the_time_is_a_percentage_saved() -> None:
+    saved = Estimate(0.25, 0.2, 0.4, 3).percent_saved()
+    assert (saved.value, saved.low, saved.high) == pytest.approx((75.0, 60.0, 80.0))
+
+
+def test_a_band_lies_around_the_middle_of_curves() -> None:
+    middle, low, high = band(np.array([[0.0, 10.0], [1.0, 20.0], [2.0, 30.0]]))
+    assert middle == pytest.approx([1.0, 20.0])
+    assert (low <= middle).all()
+    assert (middle <= high).all()
+
+
+def test_the_terms_of_a_speed_up_are_found_again() -> None:
+    true = SpeedUp(0.05, 0.002)
+    workers = [1, 2, 4, 8, 16]
+    found = fit_speed_up(workers, list(true.at(np.array(workers))))
+    assert (found.contention, found.coherence) == pytest.approx((0.05, 0.002))
+    assert true.at(4) == pytest.approx(4 / (1 + 0.05 * 3 + 0.002 * 12))
+
+
+def test_a_speed_up_has_no_negative_terms() -> None:
+    assert fit_speed_up([1, 2, 4], [1.0, 2.0, 4.0]) == SpeedUp(0.0, 0.0)
+    better_than_ideal = fit_speed_up([1, 2, 4, 8], [1.0, 2.2, 4.4, 8.0])
+    assert better_than_ideal.contention >= 0
+    assert better_than_ideal.coherence >= 0

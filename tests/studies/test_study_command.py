@@ -1,0 +1,154 @@
+"""``whorl study``: a study that is struck down goes on, and what it leaves stands by itself."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from whorl.studies.registry import NAMES
+
+from .conftest import Begin, Study
+
+FINDING = {
+    "name", "claim", "expected", "published", "measured", "interval", "unit", "seeds", "verdict", "state", "explanation"
+}  # fmt: skip
+
+
+def check_report(folder: Path, study: str) -> None:
+    """Whole, self-contained, and in step with the other files."""
+    page = (folder / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.rstrip().endswith("</html>")
+    outside = re.sub(r"<pre>.*?</pre>|<code>.*?</code>", "", page, flags=re.S)  # commands may name addresses
+    assert not re.search(r"https?://", outside)
+    assert not re.search(r"<(script|link|iframe)\b|@import|url\(", page)
+    assert all(address.startswith("data:image/png;base64,") for address in re.findall(r'src="([^"]*)"', page))
+    assert 'name="viewport"' in page
+    pictures = len(re.findall(r"<img ", page))
+    tables = sorted(folder.glob("*.csv"))
+    assert pictures == len(tables) > 0
+    assert len(re.findall("<figcaption>", page)) == pictures
+    for table in tables:
+        assert table.name in page
+        assert len(list(csv.reader(table.read_text().splitlines()))) > 1
+    found = json.loads((folder / "findings.json").read_text())
+    assert found["study"] == study
+    assert found["findings"]
+    for finding in found["findings"]:
+        assert finding.keys() == FINDING
+        assert finding["verdict"] in ("yes", "no")
+        assert finding["expected"]
+        assert finding["explanation"]
+        assert finding["measured"] is not None, finding["name"]
+        assert len(finding["interval"]) == 2
+    for cell in (folder / "cells").glob("*.json"):
+        assert cell.stem in page
+    assert "Machine and versions" in page
+
+
+def test_a_killed_study_goes_on_with_the_cells_it_has_not_got(begin: Begin, whorl_study: Study, tmp_path: Path) -> None:
+    process = begin("windows", "--study-dir", "here")
+    cells = tmp_path / "here" / "cells"
+    deadline = time.monotonic() + 100
+    while not list(cells.glob("*.json")) and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = {path.name: path.stat().st_mtime_ns for path in cells.glob("*.json")}
+    assert before
+    code, out, err = whorl_study("windows", "--study-dir", "here")
+    assert code == 0, err
+    assert f"{len(before)} of 4 cells were there already" in err
+    assert "here/report.html" in out
+    after = {path.name: path.stat().st_mtime_ns for path in cells.glob("*.json")}
+    assert len(after) == 4
+    assert before.items() <= after.items(), "what was done is not done again"
+    check_report(tmp_path / "here", "windows")
+    code, _, err = whorl_study("vtrace", "--study-dir", "here")
+    assert (code, err) == (
+        2,
+        "whorl: error: here: holds the study windows at scale smoke on inline; give another --study-dir\n",
+    )
+
+
+def test_a_stopped_study_says_that_it_goes_on(begin: Begin, tmp_path: Path) -> None:
+    process = begin("windows", "--study-dir", "here")
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "here" / "cells").glob("*.log")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert "stopped by SIGTERM" in err
+    assert "the same command goes on" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("vtrac",), "there is no study 'vtrac'; did you mean vtrace?"),
+        (("vtrace", "--engine", "ray"), "the study vtrace cannot use the engine 'ray'; it runs on inline"),
+        (
+            ("vtrace", "--engine", "ry"),
+            "--engine: expected one of inline, local, mpi, ray; got 'ry'; did you mean ray?",
+        ),
+        (
+            ("vtrace", "--scale", "papr"),
+            "--scale: expected one of smoke, small, paper; got 'papr'; did you mean paper?",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(whorl_study: Study, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = whorl_study(*arguments)
+    assert (code, out, err) == (2, "", f"whorl: error: {message}\n")
+
+
+def test_a_missing_extra_is_named_with_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from whorl.cli.main import main
+    from whorl.studies import registry
+
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    assert main(["study", "vtrace"]) == 2
+    assert capsys.readouterr().err == (
+        "whorl: error: the study vtrace needs what is not installed: pip install 'whorl[plot]'\n"
+    )
+
+
+def test_a_folder_of_something_else_is_left_alone(whorl_study: Study, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("")
+    code, _, err = whorl_study("vtrace", "--study-dir", "mine")
+    assert code == 2
+    assert err == "whorl: error: mine: is not empty, and holds no study; give another --study-dir\n"
+
+
+def test_a_dry_run_prints_every_command_and_runs_none(whorl_study: Study, tmp_path: Path) -> None:
+    code, out, _ = whorl_study("all", "--scale", "paper", "--dry-run")
+    assert code == 0
+    assert all(f"# {name}, scale paper" in out for name in NAMES)
+    assert not list(tmp_path.iterdir())
+
+
+def test_studies_are_listed(whorl_study: Study) -> None:
+    code, out, _ = whorl_study("list")
+    assert code == 0
+    assert len(out.splitlines()) == len(NAMES)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "windows"])
+def test_a_study_runs_at_smoke_scale(whorl_study: Study, tmp_path: Path, name: str) -> None:
+    code, _, err = whorl_study(name, "--study-dir", "here")
+    if code == 2 and "not installed" in err:
+        pytest.skip(err.strip())
+    assert code == 0, err
+    check_report(tmp_path / "here", name)
