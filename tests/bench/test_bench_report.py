@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from whorl import bench
+from whorl.bench.elastic import phase_ends, updates_until_near
 from whorl.bench.report import Measure, Report
 from whorl.bench.sides import steady_rate
 from whorl.errors import BadInputError, WhorlError
@@ -67,3 +68,12 @@ def test_figures_that_could_not_be_kept_are_not_measured(tmp_path: Path, monkeyp
 
 def fake(repeats: int, directory: Path) -> Report:
     return Report(f"{repeats} repeats", [measure("higher")], reference="peer", notes=["a note"])
+
+
+def test_how_soon_a_rate_follows_a_change(tmp_path: Path) -> None:
+    """Two actors give 80 env steps/s from 1600 on: the update of the change still goes at twice that."""
+    metrics = tmp_path / "metrics.jsonl"
+    points = [(800, 5.0), (1600, 10.0), (1680, 10.5), (1760, 11.5), (1840, 12.5)]
+    metrics.write_text("".join(json.dumps({"env_steps": n, "wall_s": t}) + "\n" for n, t in points))
+    assert phase_ends((4, 2), 10.0) == [1600, 2400]
+    assert updates_until_near(metrics, (4, 2), 10.0) == [2.0]

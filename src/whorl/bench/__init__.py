@@ -21,16 +21,21 @@ from whorl.bench.report import Report, print_report
 from whorl.errors import BadInputError
 
 BENCHMARKS = {
+    "atari": ("whorl.bench.atari:run", "PPO and IMPALA on Breakout against four peers and the roofline: steps/s"),
     "cnn": ("whorl.bench.cnn:run", "The learner's step on images, beside plain eager PyTorch"),
     "ddpg": ("whorl.bench.continuous_pendulum:run_ddpg", "DDPG on Pendulum-v1 against Stable-Baselines3: steps/s"),
     "dqn": ("whorl.bench.dqn_cartpole:run", "DQN on CartPole-v1 against Stable-Baselines3: steps/s"),
+    "elastic": ("whorl.bench.elastic:run", "8, then 4, then 2 actors in one run, beside checkpoint and restart"),
+    "envs": ("whorl.bench.envs:run", "Environments alone: Atari beside ale-py, served ones, the Booster"),
     "footprint": ("whorl.bench.footprint:run", "Start-up time, memory of an actor, CPU share of idle environments"),
     "handoff": ("whorl.bench.handoff:run", "A trajectory handed over in shared memory, beside copying it twice"),
     "learners": (
         "whorl.bench.learners:run",
         "1, 2 and 4 learners: samples/s with slow updates, what summing costs",
     ),
+    "mpi": ("whorl.bench.mpi:run", "The mpi engine beside raw MPI and EXARL's way; waiting, busy and slow ranks"),
     "ppo": ("whorl.bench.ppo_cartpole:run", "PPO on CartPole-v1 against Stable-Baselines3: steps/s, seconds to 475"),
+    "ray": ("whorl.bench.ray_slow:run", "Slow environments on the Ray engine, beside RLlib: steps/s, memory, start-up"),
     "replay": ("whorl.bench.replay:run", "Prioritised replay against TorchRL and cpprb: batches/s"),
     "slow": ("whorl.bench.slow:run", "Slow environments: the share of N / step time that each workflow reaches"),
     "td3": ("whorl.bench.continuous_pendulum:run_td3", "TD3 on Pendulum-v1 against Stable-Baselines3: steps/s"),

@@ -125,30 +125,37 @@ class PlainNetwork(nn.Module):
         self.value = nn.Linear(512, 1)
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = self.body(image.float() / 255)
+        hidden = self.body(image.to(self.value.weight.dtype) / 255)
         return self.policy(hidden), self.value(hidden)[:, 0]
 
 
-def plain_step() -> Callable[[], None]:
+def plain_step(compiled: bool = False, channels_last: bool = False) -> Callable[[], None]:
     """PPO's loss on the same batch, with torch's modules, autograd, clipping and Adam."""
-    network = PlainNetwork()
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    network = PlainNetwork().to(memory_format=layout)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(network.parameters(), lr=SETTINGS.learning_rate, eps=SETTINGS.adam_eps)
     batch = made_up_batch()
-    image = torch.from_numpy(batch["obs/screen"][:-1].reshape(BATCH, 4, 84, 84))
+    image = torch.from_numpy(batch["obs/screen"][:-1].reshape(BATCH, 4, 84, 84)).to(memory_format=layout)
     action, reward, log_prob_old = (torch.from_numpy(batch[k].reshape(-1)) for k in ("action", "reward", "log_prob"))
     advantage = (reward - reward.mean()) / reward.std()
 
-    def step() -> None:
+    def loss_of(image: Tensor) -> Tensor:
         logits, value = network(image)
-        log_probs = logits.log_softmax(1)
+        log_probs = logits.float().log_softmax(1)
         ratio = (log_probs.gather(1, action[:, None])[:, 0] - log_prob_old).exp()
         clipped = ratio.clamp(1 - SETTINGS.clip, 1 + SETTINGS.clip)
         surrogate = torch.min(ratio * advantage, clipped * advantage).mean()
         error = (value - reward).square().mean()
         entropy = -(log_probs.exp() * log_probs).sum(1).mean()
-        loss = -surrogate + SETTINGS.value_coefficient * error - SETTINGS.entropy_coefficient * entropy
+        loss: Tensor = -surrogate + SETTINGS.value_coefficient * error - SETTINGS.entropy_coefficient * entropy
+        return loss
+
+    loss_function: Callable[[Tensor], Tensor] = torch.compile(loss_of) if compiled else loss_of
+
+    def step() -> None:
+        loss = loss_function(image)
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
         nn.utils.clip_grad_norm_(network.parameters(), SETTINGS.max_grad_norm)
         optimiser.step()
 

@@ -3,10 +3,12 @@
     whorl bench slow
 
 ``whorl/Slow-v0`` around CartPole-v1 with steps of 100 ms in processes of their own; the learner learns from everything.
-An asynchronous workflow can reach N / 0.1 s. In ``sync`` everybody waits for the slowest of each batch: its bound is
-E[S_T] / E[max over N of S_T] of that, S_T the sum of the step times in the T rows of a trajectory; rows in which an
-episode begins take none. It is run with an agent that learns quickly (a2c), since there everybody waits for learning as
-well.
+An asynchronous workflow can reach N / 0.1 s: all environments are in steps all the time. It is that share of their time
+which is measured (``bench/told.py``), since the number of steps depends on the durations that happen to be drawn.
+
+In ``sync`` everybody waits for the slowest of each batch: its bound is E[S_T] / E[max over N of S_T], S_T the sum of
+the step times in the T rows of a trajectory; rows in which an episode begins take none. It is run with an agent that
+learns quickly (a2c), since there everybody waits for learning as well.
 
 The limit of the machine is measured beside: N processes that only wait as long. Where a virtual machine's processors
 are lent to others now and then, even those fall short of N / 0.1 s, and no workflow can do better.
@@ -28,13 +30,13 @@ import numpy as np
 
 from whorl.bench.peers import peer_python
 from whorl.bench.report import Measure, Report
-from whorl.bench.sides import SB3, SB3_VERSION, steady_rate, timed, train_command
+from whorl.bench.sides import SB3, SB3_VERSION, timed
 from whorl.envs.library.slow import SLOW_SHARE
 
 STEP_S = 0.1
 ROWS = 32
 ENVS_PER_ACTOR = 32
-WARM_UP_S, MEASURED_S = 7.0, 26.0
+WARM_UP_S, MEASURED_S = 5.0, 26.0
 LIMIT_S = 6.0
 SIZES = (16, 64, 256)
 MOST_OF_PEERS = 64
@@ -69,7 +71,7 @@ def run(repeats: int, directory: Path) -> Report:
             "rllib_slow.py",
         ),
     }
-    how = f"learnt env steps/s over {MEASURED_S:.0f} s, after a warm-up"
+    how = f"env steps over {MEASURED_S:.0f} s, at the durations they drew; peers: env steps as they are counted"
     share = Measure("share of N / 0.1 s", "%", "higher", how)
     limited = Measure(
         "share of the machine's limit", "%", "higher", "the same, over what N processes that only wait do"
@@ -85,7 +87,8 @@ def run(repeats: int, directory: Path) -> Report:
 
     def note_other(name: str, command: list[str], envs: int, times: str, *seconds: float) -> float:
         output, _ = timed([*command, *map(str, (envs, STEP_S, *STEP_TIMES[times], *seconds))])
-        found = 100 * float(json.loads(output)["env_steps_per_s"]) * STEP_S / envs
+        said = json.loads(output)
+        found = 100 * float(said["in_steps"] if "in_steps" in said else said["env_steps_per_s"] * STEP_S / envs)
         note(share, f"{name}, {envs}, {times}", found)
         return found
 
@@ -114,12 +117,16 @@ def run(repeats: int, directory: Path) -> Report:
     )
 
 
-def _measure(case: Case, run_dir: Path, seed: int) -> dict[str, float]:
-    """One run: its share of N / 0.1 s, and what it cost."""
-    ideal = case.envs / STEP_S
+def slow_command(case: Case, run_dir: Path, seed: int, engine: str) -> list[str]:
+    """The command of one run, which prints its rate."""
     distribution, cv = STEP_TIMES[case.times]
     each = min(case.envs, ENVS_PER_ACTOR)
     settings = [
+        f"workflow.name={case.workflow}",
+        f"engine.name={engine}",
+        f"run.seed={seed}",
+        f"resources.actors={case.envs // each}",
+        f"resources.envs_per_actor={each}",
         "env.kwargs.env=CartPole-v1",
         f"env.kwargs.step_time_s={STEP_S}",
         f"env.kwargs.distribution={distribution}",
@@ -128,17 +135,20 @@ def _measure(case: Case, run_dir: Path, seed: int) -> dict[str, float]:
         f"agent.rows={ROWS}",
         *(REPLAY_SETTINGS if case.workflow == "replay" else ()),
     ]
-    options = ["--workflow", case.workflow, "--engine", "local", "--steps", str(int(ideal * (WARM_UP_S + MEASURED_S)))]
-    options += ["--actors", str(case.envs // each), "--envs-per-actor", str(each)]
-    options += [word for setting in settings for word in ("--set", setting)]
-    timed(train_command(AGENTS[case.workflow], "whorl/Slow-v0", run_dir, seed, *options))
+    command = [sys.executable, "-m", "whorl.bench.collecting", AGENTS[case.workflow], str(run_dir)]
+    return [*command, str(WARM_UP_S), str(MEASURED_S), *settings]
+
+
+def _measure(case: Case, run_dir: Path, seed: int) -> dict[str, float]:
+    """One run: its share of N / 0.1 s, and what it cost."""
+    output, _ = timed(slow_command(case, run_dir, seed, "local"))
     result = json.loads((run_dir / "result.json").read_text())
     used = result["resources"]
     acting = [used[kind] for kind in ("actor", "env")]
     rows = result["updates"] * case.envs * ROWS
     return {
         "stepping": result["transitions"]["used"] / rows,
-        "share": steady_rate(run_dir / "metrics.jsonl", int(ideal * WARM_UP_S)) / ideal,
+        "share": json.loads(output)["in_steps"],
         "cpu_ms": 1e3 * sum(row["cpu_share"] for row in acting) * result["wall_s"] / result["transitions"]["collected"],
         "learner": 100 * used["learner"]["cpu_share"],
         "memory_mib": sum(row["memory_bytes"] for row in acting) / 2**20 / case.envs,

@@ -3,12 +3,14 @@
     whorl bench workflows
 
 The work of an environment step is that of the environment, of inference and of learning. It is measured in one process
-(``sync`` on ``inline``, by its phases), with as many such processes at once as there are cores, so that caches and
-clocks are shared as they will be. Cores over that work is the roofline. Every workflow then runs on ``local`` with an
-actor for each core: its env steps per second over the roofline, and its CPU time per env step beyond the work.
+(``sync`` on ``inline``, by its phases: ``bench/working.py``), with as many such processes at once as there are cores,
+so that caches and clocks are shared as they will be. Cores over that work is the roofline. Every workflow then runs on
+``local`` with an actor for each core: its env steps per second over the roofline, and its CPU time per env step beyond
+the work. Of env steps that are not learnt from (in ``window`` many are overwritten), learning is no part of the work.
 
 - *small*: CartPole-v1 and its small network.
-- *Atari-sized*: 84 x 84 x 4 bytes made from larger frames at every step, and the Nature CNN.
+- *Atari-sized*: 84 x 84 x 4 bytes made from larger frames at every step, and the Nature CNN. DQN draws 0.8 samples for
+  each env step, as Ape-X does: with many more, its one learner is the limit and leaves a core half idle.
 """
 
 from __future__ import annotations
@@ -86,13 +88,13 @@ KINDS = (
         "CartPole-v1",
         ("agent.normalise_rewards=false",),
         ("agent.learning_starts=320", "agent.gradient_steps=4"),
-        60_000,
+        200_000,
     ),
     Kind(
         "Atari-sized",
         "whorl.bench.workflows:WhorlFrames-v0",
         (),
-        ("agent.learning_starts=320", "agent.batch_size=32", "agent.gradient_steps=10", "agent.replay.capacity=20000"),
+        ("agent.learning_starts=320", "agent.batch_size=32", "agent.gradient_steps=4", "agent.replay.capacity=20000"),
         5_000,
     ),
 )
@@ -108,6 +110,8 @@ class Steady:
 
     env_steps_per_s: float
     cpu_s_per_step: float
+    learnt: float
+    """Share of env steps that were learnt from."""
 
 
 def run(repeats: int, directory: Path) -> Report:
@@ -122,78 +126,63 @@ def run(repeats: int, directory: Path) -> Report:
         measures += [work, share, beyond, rate]
         with tempfile.TemporaryDirectory() as runs:
             for seed in range(1, repeats + 1):
-                work_s = {}
+                parts_of = {}
                 for agent in dict.fromkeys(AGENTS.values()):
-                    parts = work_of(kind, agent, Path(runs) / f"{agent}-{seed}", seed)
-                    work_s[agent] = sum(parts.values())
-                    for part, seconds in parts.items():
+                    parts_of[agent] = work_of(kind, agent, Path(runs) / f"{agent}-{seed}", seed)
+                    for part, seconds in parts_of[agent].items():
                         work.add(f"{agent}: {part}", 1e6 * seconds)
                 for workflow, agent in AGENTS.items():
                     steady = measure(kind, workflow, agent, Path(runs) / f"{workflow}-{seed}", seed)
+                    parts = parts_of[agent]
+                    work_s = parts["environment"] + parts["inference"] + steady.learnt * parts["learning"]
                     rate.add(workflow, steady.env_steps_per_s)
-                    share.add(workflow, 100 * steady.env_steps_per_s * work_s[agent] / CORES)
-                    beyond.add(workflow, 1e6 * (steady.cpu_s_per_step - work_s[agent]))
+                    share.add(workflow, 100 * steady.env_steps_per_s * work_s / CORES)
+                    beyond.add(workflow, 1e6 * (steady.cpu_s_per_step - work_s))
                     shown = f"{share.values[workflow][-1]:.0f} %, {beyond.values[workflow][-1]:.0f} us beyond"
                     print(f"  seed {seed}: {kind.name}: {workflow}: {shown}", file=sys.stderr)
     return Report(f"Workflows and what they cost, {repeats} times each", measures)
 
 
-def options_of(kind: Kind, agent: str, seconds: float) -> list[str]:
-    """Of ``whorl train``, whatever the workflow."""
-    settings = [f"agent.rows={ROWS}", *(kind.replay_settings if agent == "dqn" else kind.settings)]
-    options = ["--steps", str(int(kind.steps_at_most * seconds)), "--envs-per-actor", str(ENVS_PER_ACTOR)]
-    return [*options, *(word for setting in settings for word in ("--set", setting))]
+def settings_of(kind: Kind, agent: str) -> list[str]:
+    """Of every run, whatever the workflow."""
+    own = kind.replay_settings if agent == "dqn" else kind.settings
+    return [f"agent.rows={ROWS}", f"resources.envs_per_actor={ENVS_PER_ACTOR}", *own]
 
 
 def work_of(kind: Kind, agent: str, run_dir: Path, seed: int) -> dict[str, float]:
     """CPU seconds per env step of environment, inference and learning, in as many processes at once as cores."""
-    options = [*options_of(kind, agent, MEASURED_S), "--workflow", "sync", "--engine", "inline", "--actors", str(CORES)]
-    folders = [run_dir / str(copy) for copy in range(CORES)]
-    runs = [start(train_command(agent, kind.env, folder, seed, *options)) for folder in folders]
-    try:
-        watched = [list(watch(run, folder / "metrics.jsonl")) for run, folder in zip(runs, folders, strict=True)]
-    finally:
-        complaints = end(runs)
-    if len(watched[0]) < FEWEST_SAMPLES:
-        raise WhorlError(f"the work of {agent} on {kind.name} could not be measured: {complaints[0]}")
-    (begun, _, cpu_s), (ended, _, last_cpu_s) = watched[0][0], watched[0][-1]
-    on_a_core = min(1.0, (last_cpu_s - cpu_s) / (ended - begun))  # phases are told in time, not in CPU time
-    phases = [phases_of(folder) for folder in folders]
-    return {part: on_a_core * float(np.mean([of[part] for of in phases])) for part in phases[0]}
-
-
-def phases_of(run_dir: Path) -> dict[str, float]:
-    """Seconds per env step of each kind of work in a run of one process."""
-    result = json.loads((run_dir / "result.json").read_text())
-    shares, each = result["time_share"], result["wall_s"] / result["env_steps"]
-    return {
-        "environment": CORES * shares["actor"]["environment"] * each,
-        "inference": CORES * shares["actor"]["inference"] * each,
-        "learning": shares["learner"]["learning"] * each,
-    }
+    settings = [*settings_of(kind, agent), f"run.seed={seed}", f"resources.actors={CORES}"]
+    command = [sys.executable, "-m", "whorl.bench.working", agent, kind.env]
+    times = [str(WARM_UP_S), str(MEASURED_S)]
+    runs = [start([*command, str(run_dir / str(copy)), *times, *settings]) for copy in range(CORES)]
+    said = [process.communicate(timeout=RUN_TIMEOUT_S) for process in runs]
+    if any(process.returncode for process in runs):
+        raise WhorlError(f"the work of {agent} on {kind.name} could not be measured: {said[0][1].decode().strip()}")
+    parts = [json.loads(output.splitlines()[-1]) for output, _ in said]
+    return {part: float(np.mean([one[part] for one in parts])) for part in parts[0]}
 
 
 def measure(kind: Kind, workflow: str, agent: str, run_dir: Path, seed: int) -> Steady:
     """One run on ``local``, watched from outside while it goes on."""
     crew = {"allreduce": ("--learners", str(CORES))}.get(workflow, ("--actors", str(CORES)))
-    options = [*options_of(kind, agent, 2 * (WARM_UP_S + MEASURED_S)), "--engine", "local", "--workflow", workflow]
-    process = start(train_command(agent, kind.env, run_dir, seed, *options, *crew))
+    steps = int(2 * kind.steps_at_most * (WARM_UP_S + MEASURED_S))
+    options = ["--steps", str(steps), "--engine", "local", "--workflow", workflow, *crew, "--quiet"]
+    options += [word for setting in settings_of(kind, agent) for word in ("--set", setting)]
+    process = start(train_command(agent, kind.env, run_dir, seed, *options))
     try:
         samples = list(watch(process, run_dir / "metrics.jsonl"))
     finally:
         (complaint,) = end([process])
     if len(samples) < FEWEST_SAMPLES:
         raise WhorlError(f"{workflow} on {kind.name} could not be measured: {complaint}")
-    (begun, steps, cpu_s), (ended, last_steps, last_cpu_s) = samples[0], samples[-1]
-    taken = last_steps - steps
-    return Steady(taken / (ended - begun), (last_cpu_s - cpu_s) / taken)
+    wall_s, taken, dropped, cpu_s = (last - first for first, last in zip(samples[0], samples[-1], strict=True))
+    return Steady(taken / wall_s, cpu_s / taken, 1 - dropped / taken)
 
 
 def start(command: list[str]) -> subprocess.Popen[bytes]:
     """A run of its own, with one thread for each process."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*command, "--quiet"], env=environment, **quiet)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def end(runs: list[subprocess.Popen[bytes]]) -> list[str]:
@@ -203,8 +192,9 @@ def end(runs: list[subprocess.Popen[bytes]]) -> list[str]:
     return [process.communicate(timeout=RUN_TIMEOUT_S)[1].decode().strip() for process in runs]
 
 
-def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[tuple[float, int, float]]:
-    """(time, env steps, CPU seconds of all its processes) of a run, as its lines of metrics come, after the warm-up."""
+def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[tuple[float, ...]]:
+    """(time, env steps, those dropped, CPU seconds of all its processes) of a run, as its lines of metrics come, after
+    the warm-up."""
     first_at = None
     while process.poll() is None:
         time.sleep(0.25)
@@ -215,7 +205,8 @@ def watch(process: subprocess.Popen[bytes], metrics: Path) -> Iterator[tuple[flo
         now = time.monotonic()
         first_at = first_at or now
         if now - first_at >= WARM_UP_S:
-            yield now, int(json.loads(whole[-1])["env_steps"]), cpu_seconds(process.pid)
+            line = json.loads(whole[-1])
+            yield now, line["env_steps"], line["dropped"], cpu_seconds(process.pid)
         if now - first_at >= WARM_UP_S + MEASURED_S:
             return
 

@@ -19,8 +19,8 @@ ROWS, BATCH_SIZE = 32, 512
 MOST_RUNNERS, RUNNERS_OF_MANY = 16, 8
 
 
-def speed(envs: int, slow: dict[str, Any], tally: Path, warm_up_s: float, measured_s: float) -> float:
-    """Environment steps per second, learnt from or not, after a warm-up."""
+def speed(envs: int, slow: dict[str, Any], tally: Path, warm_up_s: float, measured_s: float) -> tuple[float, float]:
+    """Environment steps per second, learnt from or not, after a warm-up; and when there were environments."""
     import ray
     from ray.rllib.algorithms.impala import IMPALAConfig
     from ray.tune.registry import register_env
@@ -50,14 +50,15 @@ def speed(envs: int, slow: dict[str, Any], tally: Path, warm_up_s: float, measur
     )
     config.num_cpus_for_main_process = 0
     algorithm = config.build_algo()
-    marks = [mark()]
-    while marks[-1][0] - marks[0][0] < warm_up_s + measured_s:
-        algorithm.train()
+    ready_at = time.time()
+    marks = [mark()] * 2
+    while marks[-1][0] - marks[0][0] < warm_up_s + measured_s or marks[-2][0] - marks[0][0] < warm_up_s:
+        algorithm.train()  # which takes as long as it takes: two marks at least come after the warm-up
         marks.append(mark())
     begin = next(one for one in marks if one[0] - marks[0][0] >= warm_up_s)
     algorithm.stop()
     ray.shutdown()
-    return (marks[-1][1] - begin[1]) / (marks[-1][0] - begin[0])
+    return (marks[-1][1] - begin[1]) / (marks[-1][0] - begin[0]), ready_at
 
 
 if __name__ == "__main__":
@@ -66,4 +67,5 @@ if __name__ == "__main__":
     variation, before, during = map(float, rest)
     steps = {"step_s": float(step), "distribution": name, "cv": variation}
     with tempfile.NamedTemporaryFile() as tally:  # results come in bursts; environments are counted more evenly
-        print(json.dumps({"env_steps_per_s": speed(int(count), steps, Path(tally.name), before, during)}))
+        rate, ready = speed(int(count), steps, Path(tally.name), before, during)
+        print(json.dumps({"env_steps_per_s": rate, "ready_at": ready}))
