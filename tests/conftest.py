@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Before numpy or torch is imported anywhere: small networks are fastest with one thread, and results repeat.
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -21,6 +22,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import leakcheck
+
+if TYPE_CHECKING:
+    from ray_nodes import RayNodes
 
 VERIFY_TIMEOUT_S = 3600
 
@@ -65,6 +69,24 @@ def nothing_left_behind() -> Iterator[None]:
     if words:
         leakcheck.end(pids)
         pytest.fail("left behind:\n  " + "\n  ".join(words), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def _ray_nodes() -> Iterator[list[RayNodes]]:
+    started: list[RayNodes] = []
+    yield started
+    for nodes in started:
+        nodes.end()
+
+
+@pytest.fixture
+def ray_nodes(_ray_nodes: list[RayNodes]) -> RayNodes:
+    """A Ray cluster of three nodes on this machine, shared by the tests of a session."""
+    from ray_nodes import RayNodes
+
+    if not _ray_nodes:
+        _ray_nodes.append(RayNodes())
+    return _ray_nodes[0]
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from pathlib import Path
 TAG_VARIABLE = "WHORL_TEST_SESSION"
 SPARE_DESCRIPTORS = 8  # a first import may keep a file or two open; a leak in a loop shows
 GRACE_S = float(os.environ.get("WHORL_TEST_GRACE_S", "2"))
+KEPT: set[int] = set()
+"""Children that the tests of a session share."""
 PROC = Path("/proc")
 SHM = Path("/dev/shm")
 
@@ -91,7 +93,7 @@ def _our_processes(candidates: frozenset[str]) -> list[int]:
     tag = f"{TAG_VARIABLE}={os.environ[TAG_VARIABLE]}".encode()
     found = []
     for name in candidates:
-        if not name.isdigit() or int(name) in helpers:
+        if not name.isdigit() or int(name) in helpers or int(name) in KEPT:
             continue
         with contextlib.suppress(OSError):
             parent = int((PROC / name / "stat").read_bytes().rpartition(b")")[2].split()[1])

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from whorl.agents.registry import agent_names, get_agent
 from whorl.config.reference import render_reference
+from whorl.tuning.settings import TuneConfig
 
 SETTINGS = Path(__file__).resolve().parents[1] / "docs" / "reference" / "settings.md"
 
 
 def main(arguments: list[str]) -> int:
-    text = render_reference((name, get_agent(name).config) for name in agent_names())
+    text = render_reference(((name, get_agent(name).config) for name in agent_names()), {"tune": TuneConfig})
     if "--check" not in arguments:
         SETTINGS.write_text(text, encoding="utf-8")
     elif not SETTINGS.exists() or SETTINGS.read_text(encoding="utf-8") != text:

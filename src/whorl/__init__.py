@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whorl.runs.run import Run
     from whorl.trainer import Trainer, load, train
+    from whorl.tuning.study import Study, tune
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Run": "whorl.runs.run",
+    "Study": "whorl.tuning.study",
     "Trainer": "whorl.trainer",
     "load": "whorl.trainer",
     "train": "whorl.trainer",
+    "tune": "whorl.tuning.study",
 }
 
-__all__ = ["Run", "Trainer", "__version__", "load", "train"]
+__all__ = ["Run", "Study", "Trainer", "__version__", "load", "train", "tune"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ from whorl.config.schema import Resources
 from whorl.engines.contract import Cluster, RoleId
 from whorl.errors import BadInputError, ConfigError
 from whorl.job import Job
+from whorl.workflows.mates import mates_of
 from whorl.workflows.registry import get_workflow
 
 
@@ -88,6 +89,6 @@ class Crowd:
             cluster.start(self._roles(actor))
 
     def _roles(self, actor: int) -> list[RoleId]:
-        """The actor after its environments' processes."""
+        """The actor after its environments' processes and ranks."""
         hosts = self._job.lane_map.lanes_of_actor(actor) if self._job.hosted else range(0)
-        return [*(RoleId("env", lane) for lane in hosts), RoleId("actor", actor)]
+        return [*(RoleId("env", lane) for lane in hosts), *mates_of(self._job, actor), RoleId("actor", actor)]

@@ -6,6 +6,7 @@ import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +26,16 @@ EVALUATION_LANE = 2**40
 
 @dataclass
 class Evaluation:
-    """Returns and lengths of the episodes played."""
+    """Returns and lengths of the episodes played, and what the environment tells of them besides."""
 
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
+    metrics: dict[str, list[float]] = field(default_factory=dict)
     video: Path | None = None
 
     def summary(self) -> dict[str, float]:
-        """Means and spreads."""
+        """Means and spreads; of the environment's own metrics the means where they were told."""
+        told = {name: [value for value in values if math.isfinite(value)] for name, values in self.metrics.items()}
         return {
             "episodes": len(self.returns),
             "return_mean": float(np.mean(self.returns)),
@@ -40,6 +43,7 @@ class Evaluation:
             "return_min": float(np.min(self.returns)),
             "return_max": float(np.max(self.returns)),
             "length_mean": float(np.mean(self.lengths)),
+            **{f"{name}_mean": float(np.mean(values)) for name, values in told.items() if values},
         }
 
 
@@ -50,19 +54,22 @@ def evaluate(policy: TrainedPolicy, episodes: int = 10, *, seed: int = 0, video:
     config = policy.job.config.env
     env = make_env(config.id, config.kwargs) if video is None else make_filmed_env(config.id, config.kwargs)
     result = Evaluation(video=video)
+    others = [name for name in policy.job.env.episode_metrics if name != TRUE_RETURN]
     try:
         for episode in range(episodes):
             with Film(video, env) if video is not None and episode == 0 else nullcontext() as film:
-                returned, length = _play(env, policy, seed, episode, film)
+                returned, length, info = _play(env, policy, seed, episode, film)
             result.returns.append(returned)
             result.lengths.append(length)
+            for name, value in zip(others, read_metrics(info, others), strict=True):
+                result.metrics.setdefault(name, []).append(value)
     finally:
         close_quietly(env)
     return result
 
 
-def _play(env: Env, policy: TrainedPolicy, seed: int, episode: int, film: Film | None) -> tuple[float, int]:
-    """Return and length of one episode. Whatever the environment does wrong is one line that says when."""
+def _play(env: Env, policy: TrainedPolicy, seed: int, episode: int, film: Film | None) -> tuple[float, int, Any]:
+    """Return, length and last ``info`` of one episode. What the environment does wrong is one line that says when."""
     spec, steps, rewards = policy.job.env, 0, 0.0
     tells_return = TRUE_RETURN in spec.episode_metrics
     try:
@@ -83,7 +90,7 @@ def _play(env: Env, policy: TrainedPolicy, seed: int, episode: int, film: Film |
                 observation, _ = env.reset(seed=reset_seed(seed, EVALUATION_LANE, episode))
                 policy.reset()
         (told,) = read_metrics(info, (TRUE_RETURN,)) if tells_return else (rewards,)
-        return (told if math.isfinite(told) else rewards), steps
+        return (told if math.isfinite(told) else rewards), steps, info
     except CONTAINED as error:
         refused = isinstance(error, RefusedObservation | RefusedValue)
         if is_users_interrupt(error) or (isinstance(error, WhorlError) and not refused):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class Journal:
         """What the workflow promises; what was lost on the way may take it back."""
         self._console = console
         self._started = time.monotonic()
+        self._learner_ahead_s = 0.0
+        """Of the learner's monotonic clock, which is another machine's where an engine has several."""
         self._shown_at = 0.0
         self._metrics = MetricsWriter(directory.metrics)
         self._sinks: list[MetricsSink] = [self._metrics]
@@ -80,6 +82,7 @@ class Journal:
     def opened(self, body: Mapping[str, Any], cluster: Cluster) -> None:
         """The learner has started, at update 0 or from a checkpoint. What was written beyond it is taken back."""
         self._opened = body
+        self._learner_ahead_s = float(body["time"]) - time.monotonic()
         self.updates, self.env_steps = int(body["updates"]), int(body["env_steps"])
         held = self.env_steps + int(body["untold_env_steps"])
         is_first = self._env_steps_at_start is None
@@ -97,7 +100,7 @@ class Journal:
 
     def record(self, body: dict[str, Any]) -> None:
         """An update's metrics."""
-        at = float(body.pop("time"))
+        at = float(body.pop("time")) - self._learner_ahead_s
         self.updates, self.env_steps = int(body["update"]), int(body["env_steps"])
         self._records_since_open += 1
         self._recent.append((at, self.env_steps, self.updates))
@@ -137,6 +140,10 @@ class Journal:
         if nth <= LOSSES_TOLD or nth.bit_count() == 1:
             of_many = f", loss {nth:,} of this kind" if nth > LOSSES_TOLD else ""
             self.warn(f"{role} was lost and is replaced (incarnation {incarnation}{of_many}): {cause}")
+
+    def placed(self, table: Sequence[str]) -> None:
+        """Where the roles go."""
+        self._console.say(table)
 
     def show(self, cluster: Cluster) -> None:
         """Draw, if it is time to."""
@@ -256,6 +263,10 @@ class Journal:
                 p99 = value
                 break
         return Staleness(mean=mean, p99=float(p99), max=max(self._staleness))
+
+    def transitions(self, cluster: Cluster) -> Transitions:
+        """Where the environment steps went so far."""
+        return self._transitions(self._so_far(), cluster)
 
     def _transitions(self, summary: Mapping[str, Any], cluster: Cluster | None) -> Transitions:
         """Of the whole run: what earlier sessions used counts as collected, too."""

@@ -15,6 +15,7 @@ from whorl.agents.registry import get_agent
 from whorl.config.schema import Config, WorkflowConfig
 from whorl.elastic import check_schedule
 from whorl.engines.local.limits import available_memory_bytes
+from whorl.engines.mpi.finding import has_ranks
 from whorl.envs.check import probe_apart
 from whorl.envs.probe import EnvProbe, probe_env
 from whorl.envs.registry import find_env
@@ -29,16 +30,24 @@ from whorl.workflows.contract import Workflow
 from whorl.workflows.registry import get_workflow
 
 
-def prepare(config: Config) -> Job:
-    """The job of a config, with the engine chosen where the user left it open. Touches no file."""
+def prepare(config: Config, probe: EnvProbe | None = None) -> Job:
+    """The job of a config, with the engine chosen where the user left it open. Touches no file. ``probe`` is what
+    ``look_at`` found, where the same environment was looked at before."""
     workflow = get_workflow(config.workflow.name)
     if workflow.even_groups:
         check_groups(config.resources)
     LaneMap.from_resources(config.resources, config.workflow.trajectories_per_update)
-    probe = _look_at(config)
+    _check_ranks(config)
+    probe = probe or look_at(config)
+    if config.resources.ranks_per_env > 1 and not probe.spans_ranks:
+        raise ConfigError(
+            f"{config.env.id} is stepped by one rank: leave out --ranks-per-env, or make it a "
+            "whorl.envs.parallel.ParallelEnv"
+        )
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
     workflow.check(config, agent_spec)
     _check_settings(config, workflow)
+    _check_survival(config, workflow)
     tolerance = ("strict", "correctable", "any")
     bears = tolerance.index(agent_spec.staleness) >= tolerance.index(workflow.staleness)
     if not bears and not config.workflow.accept_stale:
@@ -80,6 +89,7 @@ def prepare(config: Config) -> Job:
         warnings=(probe.warning,) if probe.warning else (),
     )
     check_schedule(job)
+    _check_lanes(job)
     return job
 
 
@@ -98,6 +108,33 @@ def check_machine(config: Config) -> None:
     if int(device.partition(":")[2] or 0) >= count:
         found = f"{count} GPU{'s' * (count > 1)}" if count else "no GPU"
         raise ConfigError(f"resources.device: there is no {device}, PyTorch sees {found} here; use --device cpu")
+
+
+def _check_ranks(config: Config) -> None:
+    """Environments of several ranks need ranks, which one engine has."""
+    ranks, engine = config.resources.ranks_per_env, config.engine.name
+    if ranks > 1 and engine != "mpi":
+        where = f"{engine} has no ranks" if engine else "they are those of MPI"
+        raise ConfigError(f"--ranks-per-env {ranks}: {where}; use --engine mpi")
+    if ranks > 1 and config.env.hosting == "process":
+        raise ConfigError(
+            f"--ranks-per-env {ranks}: an environment's first rank is its actor's; leave out env.hosting = 'process'"
+        )
+
+
+def _check_survival(config: Config, workflow: Workflow) -> None:
+    """Only some runs can go on without a rank."""
+    if not config.engine.ulfm:
+        return
+    if config.engine.name != "mpi":
+        raise ConfigError("engine.ulfm is for --engine mpi; other engines replace what is lost anyway")
+    if workflow.in_order or workflow.learners_act:
+        raise ConfigError(
+            f"engine.ulfm: {workflow.name} cannot go on without one of its ranks; leave it out and resume after a "
+            "loss, or use --workflow async"
+        )
+    if config.resources.ranks_per_env > 1:
+        raise ConfigError("engine.ulfm: environments of several ranks do not survive the loss of one; leave it out")
 
 
 def _check_settings(config: Config, workflow: Workflow) -> None:
@@ -122,6 +159,16 @@ def _check_schedule(config: Config, workflow: Workflow) -> None:
         raise ConfigError("run.replay_schedule: a run is repeated on the inline engine: add --engine inline")
 
 
+def _check_lanes(job: Job) -> None:
+    """No minibatch of a shard may be empty."""
+    lanes, fewest = job.lane_map.batch_lanes // job.lane_map.shards, job.agent_spec.fewest_lanes
+    if lanes < fewest:
+        raise ConfigError(
+            f"agent.minibatches: so many need {fewest} environments in each shard of a batch, and there are {lanes}: "
+            "use more environments or fewer minibatches"
+        )
+
+
 def _check_replay(config: Config, agent: AgentSpec) -> None:
     """A replay that outgrows the memory would end the run hours later."""
     available, bound = available_memory_bytes()
@@ -138,7 +185,7 @@ def _has_images(env: EnvSpec) -> bool:
     return any(leaf.kind == "image" for leaf in env.observation)
 
 
-def _look_at(config: Config) -> EnvProbe:
+def look_at(config: Config) -> EnvProbe:
     """Try the environment: Gymnasium's own ones here, others in a process of their own, which they may kill."""
     name, creator = find_env(config.env.id)
     own = creator is None and str(gymnasium.registry[name].entry_point).startswith("gymnasium.")
@@ -149,7 +196,10 @@ def _place(config: Config, probe: EnvProbe) -> tuple[str, bool]:
     """Which engine, and whether environments get processes of their own."""
     hosting, engine = config.env.hosting, config.engine.name
     is_slow = probe.step_time_s > config.env.slow_step_s and not is_address(config.env.id)  # that has one elsewhere
-    wants_process = hosting == "process" or (hosting == "auto" and is_slow)
+    if not engine and has_ranks():
+        engine = "mpi"
+    # On mpi an actor has a rank to itself already, and ranks are not to be had by the dozen.
+    wants_process = hosting == "process" or (hosting == "auto" and is_slow and engine != "mpi")
     if not engine:
         alone = config.resources.actors == 1 and config.resources.learners == 1
         engine = "inline" if alone and not wants_process and config.workflow.name == "sync" else "local"

@@ -66,8 +66,13 @@ def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (),
 
 
 def config_from_file(path: Path, given: Iterable[Given] = ()) -> Config:
-    """The config of a TOML file, with flags and ``--set`` on top."""
-    return config_from(None, None, given, Layer(str(path), load_toml(path)))
+    """The config of a TOML file, with flags and ``--set`` on top. A preset is such a file too."""
+    values = load_toml(path)
+    about = values.pop("preset", None)
+    for section, key, named in (("agent", "name", "agent"), ("env", "id", "env")):
+        if isinstance(about, Mapping) and named in about and isinstance(values.get(section, {}), Mapping):
+            values[section] = {key: about[named], **values.get(section, {})}
+    return config_from(None, None, given, Layer(str(path), values))
 
 
 def config_from_keywords(agent: str, env: str, keywords: Mapping[str, Any]) -> Config:

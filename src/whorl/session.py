@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from whorl.runs.status import one_line
 from whorl.runs.wishes import WishBox
 from whorl.signals import HeldInterrupt
 from whorl.types import Array
+from whorl.workflows.mates import with_fewest, with_mates
 from whorl.workflows.registry import get_workflow
 
 FIRST_LEARNER = RoleId("learner", 0)
@@ -38,7 +39,8 @@ ANSWER_TIMEOUT_S = 600.0
 
 def plan_of(job: Job) -> tuple[Plan, Engine]:
     """The wiring of a job and the engine to run it; refused here where the machine cannot run it."""
-    plan = get_workflow(job.config.workflow.name).plan(job)
+    workflow = get_workflow(job.config.workflow.name)
+    plan = with_fewest(with_mates(workflow.plan(job), job, workflow), job, workflow)
     engine = make_engine(job.config.engine, job.config.resources)
     engine.check(plan)
     return plan, engine
@@ -53,6 +55,8 @@ class Session:
         self.finished: Mapping[str, Any] | None = None
         self.failure: BaseException | None = None
         """What ended the cluster for good: nothing can be asked of it any more."""
+        self.asked_to_stop = False
+        """By another process: save and end, as after a signal."""
         self._opened = False
         self._limit = 0
         self._wishes: set[str] = set()
@@ -125,6 +129,10 @@ class Session:
         """A process was lost and is being replaced."""
         self.journal.restarted(role, incarnation, cause)
 
+    def on_placed(self, table: Sequence[str]) -> None:
+        """Which role goes where."""
+        self.journal.placed(table)
+
     # How many act -----------------------------------------------------------------------------------------------------
 
     def resize(self, actors: int) -> None:
@@ -154,6 +162,11 @@ class Session:
     def _hear_wishes(self) -> None:
         wish = self._box.look()
         if wish is None or self.finished is not None:
+            return
+        if wish.stop:
+            self.asked_to_stop = True
+            self._box.answer(wish, "the run is saved and stops")
+        if wish.actors is None:
             return
         try:
             before = self.actors

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from whorl.errors import PreemptedError, StalledError
 
@@ -23,6 +23,12 @@ class _InterruptedAmidst(BaseException):
     """Thrown likewise into whatever does not return."""
 
 
+class Limit(Protocol):
+    """Something that is over at some time: the batch job that the process runs in."""
+
+    def is_near(self) -> bool: ...
+
+
 class StopSignals:
     """While entered, SIGTERM, SIGINT and SIGHUP (the terminal was closed; not where it is ignored, as by ``nohup``) are
     noted instead of killing the process. Only the main thread can do this.
@@ -36,17 +42,21 @@ class StopSignals:
         self._received_at = 0.0
         self._looked = False
         self._holds = False
+        self._limit: Limit | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     @property
     def received(self) -> str | None:
-        """The name of the first signal that came."""
+        """The name of the first signal that came; or that the job's time is nearly over, which counts as one."""
+        if self._received is None and self._limit is not None and self._limit.is_near():
+            self._received, self._received_at = "the end of the job's time", time.monotonic()
         self._looked = self._received is not None
         return self._received
 
-    def hold(self) -> None:
-        """The run begins: from now on signals are noted, and the run is saved before it ends."""
-        self._holds = True
+    def hold(self, limit: Limit | None = None) -> None:
+        """The run begins: from now on signals are noted, and the run is saved before it ends; in time before ``limit``,
+        too."""
+        self._holds, self._limit = True, limit
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from whorl.cluster.timing import TimeLimit
 from whorl.config.bounds import AtLeast
 from whorl.config.kinds import Kind
 from whorl.config.layers import difference, from_plain
@@ -29,7 +30,7 @@ from whorl.resolve import config_from_keywords
 from whorl.runs.checkpoint import find_checkpoints
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
-from whorl.runs.result import Result
+from whorl.runs.result import Result, Transitions
 from whorl.runs.run import Run
 from whorl.session import UNLIMITED, Session, plan_of
 from whorl.signals import HeldInterrupt, StopSignals
@@ -71,7 +72,7 @@ def _new_session(
     check_machine(config)
     plan_of(job)
     if signals is not None:
-        signals.hold()
+        signals.hold(TimeLimit(config.run.stop_before_s))
     directory = RunDirectory.create(run_dir, config.agent_name, config.env.id)
     return Session(job, directory, console, write_config=True)
 
@@ -91,7 +92,7 @@ def _resumed_session(
     job = prepare(config)
     check_machine(config)
     if signals is not None:
-        signals.hold()
+        signals.hold(TimeLimit(config.run.stop_before_s))
     # A changed config is kept, so that the next resume needs no flags to go on with it.
     session = Session(job, directory, console, write_config=bool(changed))
     if begins_again:
@@ -183,7 +184,7 @@ def _drive(make_session: Callable[[StopSignals], Session]) -> Session:
         session = make_session(signals)
         try:
             session.allow(UNLIMITED)
-            session.run(lambda: signals.received is not None)
+            session.run(lambda: signals.received is not None or session.asked_to_stop)
             if session.finished is None:
                 session.stop()
             session.check_saved()
@@ -205,6 +206,13 @@ class Trainer:
     def __init__(self, agent: str, env: str, *, run_dir: str | Path | None = None, **settings: Any) -> None:
         config = config_from_keywords(agent, env, settings)
         self._begin(_new_session(config, run_dir, make_console(quiet=True)))
+
+    @classmethod
+    def of_config(cls, config: Config, run_dir: str | Path | None = None) -> Self:
+        """A new run of a resolved config."""
+        trainer = cls.__new__(cls)
+        trainer._begin(_new_session(config, run_dir, make_console(quiet=True)))
+        return trainer
 
     @classmethod
     def resume(cls, run_dir: str | Path, *, steps: int | None = None) -> Self:
@@ -236,6 +244,17 @@ class Trainer:
     def env_steps(self) -> int:
         """Environment steps learnt from so far."""
         return self._session.journal.env_steps
+
+    @property
+    def transitions(self) -> Transitions:
+        """Where the environment steps went so far: collected = used + dropped + lost + in flight."""
+        session = self._open_session()
+        return session.journal.transitions(session.cluster)
+
+    @property
+    def phase_seconds(self) -> dict[str, dict[str, float]]:
+        """What roles of each kind have spent their time on so far, in seconds, summed over the roles."""
+        return self._open_session().cluster.time_shares()
 
     @property
     def done(self) -> bool:

@@ -13,7 +13,7 @@ from whorl.agents.contract import Progress, Step
 from whorl.agents.ppo.config import PPOConfig
 from whorl.agents.ppo.learning import PPOLearning
 from whorl.agents.registry import get_agent
-from whorl.errors import ConfigError, WhorlError
+from whorl.errors import WhorlError
 from whorl.models.config import NetworkConfig
 from whorl.models.torch_forward import Inputs, forward
 from whorl.types import ActionSpec, Arrays
@@ -204,11 +204,6 @@ def test_annealing_reads_progress() -> None:
     learning.begin({0: trajectory}, Progress(5, 25, 100))
     assert learning._learning_rate == pytest.approx(3e-4 * 0.75)
     assert learning._clip == pytest.approx(0.15)
-
-
-def test_too_few_lanes_for_recurrent_minibatches_are_refused() -> None:
-    with pytest.raises(ConfigError, match="fewer minibatches"):
-        build(lanes=2, minibatches=4, network=LSTM)
 
 
 def test_shards_of_different_sizes_weigh_by_their_valid_rows() -> None:

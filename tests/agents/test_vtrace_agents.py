@@ -13,7 +13,6 @@ from whorl.agents.impala.config import ImpalaConfig
 from whorl.agents.impala.learning import ImpalaLearning
 from whorl.agents.ppo.config import PPOConfig
 from whorl.agents.registry import get_agent
-from whorl.errors import ConfigError
 from whorl.models.config import NetworkConfig
 from whorl.models.torch_forward import Inputs, forward
 from whorl.types import ActionSpec, Array, Arrays
@@ -112,16 +111,6 @@ def test_the_lanes_of_impalas_minibatches_add_up_to_the_batch(network: NetworkCo
         totals.append({key: sum(view[key] for view in views) for key in ("gradient", "sums")})
     np.testing.assert_allclose(totals[0]["gradient"], totals[1]["gradient"], atol=1e-4)
     np.testing.assert_allclose(totals[0]["sums"], totals[1]["sums"], rtol=1e-4)
-
-
-def test_a_minibatch_of_impala_needs_a_lane() -> None:
-    with pytest.raises(ConfigError, match=r"minibatches = 9 needs as many lanes in each shard, and there are 8"):
-        get_agent("impala").learning(ImpalaConfig(minibatches=9), env_spec(), settings(lanes=8))
-
-
-def test_a_minibatch_needs_a_row() -> None:
-    with pytest.raises(ConfigError, match=r"minibatches = 97: each shard has 96 rows; use fewer"):
-        get_agent("ppo").learning(PPOConfig(rows=12, minibatches=97), env_spec(), settings(lanes=8))
 
 
 ESTIMATING = {

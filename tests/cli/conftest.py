@@ -56,7 +56,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path) -> list[tuple[str, Any]]:
         "whorl.trainer": {
             "run_training": note("run_training", 0),
             "resume_training": note("resume_training", 75),
-            "evaluate_run": note("evaluate_run", Evaluation([1.0, 3.0], [10, 20], tmp_path / "film.mp4")),
+            "evaluate_run": note("evaluate_run", Evaluation([1.0, 3.0], [10, 20], video=tmp_path / "film.mp4")),
         },
         "whorl.runs.plot": {"plot_runs": note("plot_runs", tmp_path / "curve.png")},
         "whorl.export": {"export_run": note("export_run", export)},

@@ -19,7 +19,7 @@ BAD_INPUT = [
     ((*TRAIN, "more"), "unexpected argument 'more'"),
     ((*TRAIN, "--actor", "4"), "unknown option --actor; did you mean --actors?"),
     ((*TRAIN, "--num-actors=4"), "unknown option --num-actors; did you mean --actors?"),
-    ((*TRAIN, "--ranks-per-env", "4"), "unknown option --ranks-per-env"),
+    ((*TRAIN, "--ranks-per-env", "0"), "--ranks-per-env: expected an integer, at least 1; got 0"),
     ((*TRAIN, "--actors"), "argument --actors: expected one argument"),
     ((*TRAIN, "--actors", "four"), "--actors: expected an integer, at least 1; got 'four'"),
     ((*TRAIN, "--actors", "-4"), "--actors: expected an integer, at least 1; got -4"),

@@ -22,7 +22,7 @@ def test_the_newest_version_and_the_one_before_can_be_read(run):
     assert recorder.bodies("refused") == [{"text": "weights is at version 2; 2 is not newer"}]
 
 
-@pytest.mark.parametrize("engine", ["local"], indirect=True)  # one thread cannot write and read at once
+@pytest.mark.parametrize("engine", ["local", "mpi"], indirect=True)  # one thread cannot write and read at once
 def test_a_fast_writer_never_shows_a_torn_value(run):
     plan = Plan(
         roles=(

@@ -27,7 +27,7 @@ def test_numbers_arrive_in_order_whole_and_once(run, writers):
     assert len(recorder.bodies("done")) == writers
 
 
-def test_several_readers_share_a_channel_without_doubles(run):
+def test_several_readers_share_a_channel_without_doubles(run, shares_queues):
     readers = tuple(RoleId("reader", index) for index in range(3))
     plan = Plan(
         roles=(
@@ -43,7 +43,7 @@ def test_several_readers_share_a_channel_without_doubles(run):
     assert all(numbers == sorted(numbers) for numbers in taken)
 
 
-def test_every_hand_over_is_counted_whoever_takes_it(run):
+def test_every_hand_over_is_counted_whoever_takes_it(run, shares_queues):
     readers = tuple(RoleId("reader", index) for index in range(2))
     plan = Plan(
         roles=(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -28,6 +28,9 @@ class Recorder:
     def on_restart(self, role: RoleId, incarnation: int, cause: str) -> None:
         self.restarts.append((role, incarnation, cause))
         self.restarted_at.append(time.monotonic())
+
+    def on_placed(self, table: Sequence[str]) -> None:
+        """Nobody asks."""
 
     def count(self, kind: str) -> int:
         return len(self.bodies(kind))

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import leakcheck
 from whorl.engines.contract import ChannelSpec, Plan, RoleId, RoleSpec
 from whorl.engines.inline.engine import InlineEngine
 from whorl.engines.local.limits import available_memory_bytes, is_out_of_memory, out_of_memory_kills
@@ -35,7 +36,7 @@ def one_channel(size_bytes: int) -> Plan:
 def test_more_memory_than_there_is_is_refused(launch):
     with pytest.raises(BadInputError, match=r"needs 1024\.00 TiB|needs \d+\.\d\d GiB of memory"):
         launch(one_channel(2**50))
-    assert not psutil.Process().children()
+    assert {child.pid for child in psutil.Process().children()} <= leakcheck.KEPT
 
 
 def test_inline_refuses_more_memory_than_there_is():

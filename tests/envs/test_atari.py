@@ -10,7 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from whorl.config.schema import EnvConfig
-from whorl.envs.atari.copies import Copies
+from whorl.envs.atari.copies import Copies, read_state
 from whorl.envs.atari.settings import Settings
 from whorl.envs.contract import LaneState
 from whorl.envs.lanes import ScalarLanes
@@ -21,9 +21,9 @@ from whorl.envs.vector import VectorLanes
 from whorl.errors import BadInputError, MissingExtraError
 from whorl.types import Array, EnvSpec
 
-pytest.importorskip("ale_py")
 BREAKOUT = "atari/Breakout-v0"
 LIVES = {"episodic_life": True, "noop_max": 5}
+STICKY = {"repeat_action_probability": 0.25, "max_frames": 160, "clip_rewards": False}
 
 
 def spec_of(config: EnvConfig, **changes: Any) -> EnvSpec:
@@ -62,13 +62,13 @@ def assert_same(one: list[tuple[Any, ...]], other: list[tuple[Any, ...]]) -> Non
 
 
 @pytest.mark.parametrize(
-    "kwargs",
-    [LIVES, {"repeat_action_probability": 0.25, "max_frames": 160, "clip_rewards": False}],
-    ids=["lives", "sticky"],
+    ("kwargs", "restore"),
+    [(LIVES, "snapshot"), (STICKY, "snapshot"), (STICKY, "replay")],
+    ids=["lives", "sticky", "loaded for each game"],
 )
-def test_many_consoles_are_single_ones_whatever_their_neighbours_do(kwargs: dict[str, Any]) -> None:
+def test_many_consoles_are_single_ones_whatever_their_neighbours_do(kwargs: dict[str, Any], restore: str) -> None:
     config = EnvConfig(id=BREAKOUT, kwargs=kwargs)
-    spec = spec_of(config)
+    spec = spec_of(config, restore=restore)
     actions = random_actions(spec.action, 3 * 160, 5).reshape(160, 3)
     together, alone = VectorLanes(config, spec, range(3), 7), ScalarLanes(config, spec, range(1, 2), 7)
     try:
@@ -99,7 +99,9 @@ def check_stacks(told: list[tuple[Any, ...]]) -> None:
     assert firsts > 3
 
 
-@pytest.mark.parametrize(("kwargs", "restore"), [(LIVES, "snapshot"), ({"max_frames": 200}, "replay")])
+@pytest.mark.parametrize(
+    ("kwargs", "restore"), [(LIVES, "snapshot"), (STICKY, "snapshot"), ({"max_frames": 200}, "replay")]
+)
 def test_lanes_come_back_where_they_stood(kwargs: dict[str, Any], restore: Any) -> None:
     config = EnvConfig(id=BREAKOUT, kwargs=kwargs)
     spec = spec_of(config, restore=restore)
@@ -136,6 +138,43 @@ def state_at(told: list[tuple[Any, ...]], actions: Array, row: int, lane: int, e
     taken = [actions[index, lane] for index in range(begin, row) if told[index][1][lane]]
     observation, ended = {"obs": told[row][0][lane]}, not told[row][1][lane]
     return LaneState(lane, episode, np.array(taken, actions.dtype), ended, observation)
+
+
+def test_games_follow_each_other_until_their_console_is_due_to_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whorl.envs.atari.copies.STEPS_PER_LOAD", 90)
+    copies = Copies(Settings("breakout", max_frames=160), np.zeros((2, 4, 84, 84), np.uint8))
+    copies.restart({0: 3, 1: 4})
+    seeds, lengths, begun = [], [], 0
+    for _ in range(200):
+        over = {int(lane): 5 for lane in np.flatnonzero(copies.game_over)}
+        begun += len(over)
+        copies.step(np.zeros(2, np.int64), over)
+        seed, done = read_state(copies.states()[0])
+        seeds.append(seed)
+        lengths.append(len(done))
+    copies.close()
+    assert begun > 6
+    assert 90 <= max(lengths) <= 130  # two games, and the one that was going on
+    assert seeds[0] == 3
+    assert seeds[-1] == 5  # the seed counts when a console is loaded
+
+
+def test_a_reset_is_decided_by_its_seed_unless_asked_to_follow() -> None:
+    env = make_env("atari/Pong-v0", {"max_frames": 60, "repeat_action_probability": 0.5})
+
+    def play_on(**asked: Any) -> bytes:
+        seen = [env.reset(seed=3, **asked)[0].tobytes()]
+        truncated = False
+        while not truncated:
+            observation, _, _, truncated, _ = env.step(2)
+            seen.append(observation.tobytes())
+        return b"".join(seen)
+
+    try:
+        first, again, following = play_on(), play_on(), play_on(options={"follow": True})
+    finally:
+        env.close()
+    assert first == again != following
 
 
 def test_the_score_is_that_of_the_whole_game_and_is_not_told_when_a_life_is_lost() -> None:
@@ -199,7 +238,9 @@ def test_gymnasium_finds_nothing_wrong() -> None:
 
 
 def test_the_probe_chooses_how_games_come_back() -> None:
-    probe = probe_env(EnvConfig(id="atari/Pong-v0", kwargs={"noop_max": 2, "episodic_life": True}))
+    long = {"frame_skip": 1}  # with too many steps for a saved state
+    assert probe_env(EnvConfig(id="atari/Pong-v0", kwargs={"noop_max": 2, **long})).spec.restore == "replay"
+    probe = probe_env(EnvConfig(id="atari/Pong-v0", kwargs={"noop_max": 2}))
     assert (probe.spec.restore, probe.spec.vector_form) == ("snapshot", True)
     assert (probe.spec.observation[0].frames, probe.spec.observation[0].padding) == (4, "zero")
     assert probe.spec.episode_metrics == ("episode_return", "game_length")

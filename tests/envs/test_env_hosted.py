@@ -10,7 +10,7 @@ from test_env_restore import walk_with_ledger
 
 from whorl.config.schema import EnvConfig
 from whorl.envs.contract import LaneState
-from whorl.envs.hosted import host_layouts, run_host
+from whorl.envs.hosted import host_layouts, run_host, share_of_a_step
 from whorl.envs.hosted_lanes import HostedLanes
 from whorl.envs.lane import Lane
 from whorl.envs.lanes import ScalarLanes
@@ -206,3 +206,12 @@ def test_a_quarantined_state_in_the_ledger_is_skipped_inside_too() -> None:
     lanes = ScalarLanes(config, spec, range(1), 1)
     drain(lanes.start([LaneState(**{**state.__dict__, "skip": 3})]))
     assert lanes.episodes == [state.episode + 3]
+
+
+def test_hosts_that_begin_together_do_not_end_their_steps_together() -> None:
+    delays = sorted(share_of_a_step(lane, 0.1) for lane in range(32))
+    gaps = np.diff([*delays, 0.1])
+    assert delays[0] == 0
+    assert min(gaps) > 0.1 / 64
+    assert max(gaps) < 0.1 / 16
+    assert max(share_of_a_step(lane, 1200.0) for lane in range(256)) < 0.25  # a long step is not made much longer

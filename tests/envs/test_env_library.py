@@ -19,7 +19,7 @@ from whorl.envs.library import slow
 from whorl.envs.registry import make_env
 
 WELL_BEHAVED = [
-    "Slow", "Identity", "IdentityBox", "Chain", "Reach", "Cliff", "DelayedReward", "Recall", "Dict", "Image",
+    "Slow", "Identity", "IdentityBox", "Chain", "Reach", "Cliff", "DelayedReward", "Recall", "Dict", "Image", "Catch",
     "Endless", "Empty",
     "Crash",
 ]  # fmt: skip
@@ -36,7 +36,7 @@ def test_gymnasium_finds_no_fault(name: str) -> None:
 
 def test_the_catalogue_has_a_line_for_each() -> None:
     entries = library.catalogue()
-    assert len(entries) == 23
+    assert len(entries) == 25
     assert all(env_id.startswith("whorl/") and 20 < len(summary) < 120 for env_id, summary in entries)
 
 
@@ -75,6 +75,14 @@ def test_images_show_the_quarter() -> None:
         return int(2 * row + column)
 
     assert play(make_env("whorl/Image-v0"), look, episodes=5) == 10.0
+
+    def follow(image, memory):
+        rows, columns = np.nonzero(image[:-4, :, 0])
+        paddle = np.nonzero(image[-1, :, 0] == 128)[0].mean() // 4
+        return 1 + int(np.sign(columns.mean() // 4 - paddle)) if len(rows) else 1
+
+    assert play(make_env("whorl/Catch-v0"), follow, episodes=30) == 1.0
+    assert play(make_env("whorl/Catch-v0"), lambda o, m: 0, episodes=300) < 0.0
 
 
 @pytest.mark.parametrize(("cues", "delay"), [(2, 1), (2, 4), (3, 2)])

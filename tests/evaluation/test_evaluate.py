@@ -166,3 +166,10 @@ def test_a_game_goes_on_after_the_loss_of_a_life() -> None:
     result = evaluate(untrained("film_envs:Lives"), 2)
     assert result.returns == [120, 120]
     assert result.lengths == [12, 12]
+
+
+def test_what_the_environment_tells_of_its_episodes_is_reported() -> None:
+    found = evaluate(untrained("whorl/Booster-v0", episode_ticks=40), 3)
+    assert len(found.metrics["converged"]) == 3
+    assert found.summary()["converged_mean"] == np.mean(found.metrics["converged"])
+    assert 0 < found.summary()["converged_mean"] < 1

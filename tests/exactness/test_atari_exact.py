@@ -9,7 +9,6 @@ import pytest
 
 import whorl
 
-pytest.importorskip("ale_py")
 SMALL = {
     "agent.rows": 16,
     "agent.epochs": 1,

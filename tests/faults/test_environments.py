@@ -239,5 +239,6 @@ def test_an_actor_that_holds_up_all_the_others_is_named(run_dir: Path) -> None:
     run = ("train", "a2c", "uneven_env:Uneven-v0", *size, *slow, "--seed", "1", "--run-dir", run_dir)
     ended = whorl(*run, environ=environ)
     assert (ended.code, ended.err) == (0, "")
-    (warning,) = [line for line in ended.out.splitlines() if line.startswith("warning: actor-2 takes ")]
+    (warning,) = ended.warnings
+    assert "warning: actor-2 takes " in warning
     assert "look at its environments (lanes 2..2)" in warning

@@ -107,8 +107,8 @@ def test_a_stopped_actor_is_lost_at_its_deadline_and_replaced(run_dir: Path, sam
     assert same_as(run_dir)["restarts"] == {"learner": 0, "actor": 1}
     (warning,) = ended.warnings
     assert "actor-1 was lost and is replaced" in warning
-    stopped_in_a_step = "hung in the environment" in warning  # which then has a deadline of its own
-    assert stopped_in_a_step or ("did not answer" in warning and "its process is stopped" in warning)
+    assert "did not answer" in warning or "hung in the environment" in warning  # wherever it was just then
+    assert "its process is stopped" in warning
 
 
 def test_a_learner_stopped_for_a_while_goes_on_as_if_nothing_was(run_dir: Path, same_as: Trained) -> None:
@@ -216,7 +216,9 @@ def soak(seconds: float, run_dir: Path, workflow: str) -> int:
     strikes = 0
     # While a learner restarts, actors are killed again and again: that must not count as a run that gets nowhere.
     limits = ("engine.response_s=1", "engine.max_restarts=100000", "engine.max_restarts_without_progress=1000")
-    settings = [word for limit in (*limits, "run.steps=20000000") for word in ("--set", limit)]
+    # Not annealed: the schedule would be that of 20 million steps, not of those that were reached.
+    endless = ("run.steps=20000000", "agent.anneal=none")
+    settings = [word for setting in (*limits, *endless) for word in ("--set", setting)]
     with Command(*TRAIN, *LOCAL, *settings, "--workflow", workflow, "--run-dir", run_dir) as command:
         driver = psutil.Process(command.pid)
         saved(run_dir, 1)
@@ -243,7 +245,7 @@ def soak(seconds: float, run_dir: Path, workflow: str) -> int:
 def test_a_kill_a_second_for_minutes_changes_nothing(run_dir: Path, tmp_path: Path, workflow: str, figure) -> None:
     figure("strikes", soak(180.0, run_dir, workflow))
     reached = result_of(run_dir)
-    settings = {"agent.rows": 32, "agent.epochs": 2}
+    settings = {"agent.rows": 32, "agent.epochs": 2, "agent.anneal": "none"}
     undisturbed = package.train(
         "ppo",
         "CartPole-v1",

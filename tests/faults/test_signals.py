@@ -48,8 +48,9 @@ def test_the_signal_itself_saves(run_dir: Path, wrapped_reference: str) -> None:
 
 
 def test_a_signal_in_the_first_moments_is_no_failure_and_leaves_nothing_half(run_dir: Path) -> None:
+    endless = ("--steps", "1000000000")
     for delay_s in (0.5, 0.9, 1.3):
-        with Command(*TRAIN, *LOCAL, "--run-dir", run_dir.with_name(f"run-{delay_s}")) as command:
+        with Command(*TRAIN, *LOCAL, *endless, "--run-dir", run_dir.with_name(f"run-{delay_s}")) as command:
             time.sleep(delay_s)
             os.killpg(command.pid, signal.SIGTERM)
             ended = command.ended()
@@ -113,7 +114,8 @@ def test_a_signal_while_the_learner_is_being_replaced_is_not_forgotten(run_dir: 
 
 @pytest.mark.parametrize("workflow", ["window", "queue"])
 def test_workflows_without_an_order_save_and_go_on_too(run_dir: Path, workflow: str) -> None:
-    small = ("--steps", "200000", "--actors", "2", "--learners", "2", "--set", "run.checkpoint_every_s=1000")
+    # So many that none ends before the signal comes: in `window`, actors wait for nobody.
+    small = ("--steps", "20000000", "--actors", "2", "--learners", "2", "--set", "run.checkpoint_every_s=1000")
     metrics = run_dir / "metrics.jsonl"
     with Command("train", "impala", "CartPole-v1", *small, "--workflow", workflow, "--run-dir", run_dir) as command:
         until(lambda: metrics.exists() and metrics.stat().st_size, "an update")

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from whorl.cli.main import COMMANDS
+from whorl.cli.batch import training_of
+from whorl.cli.main import COMMANDS, WRAPPERS
 from whorl.cli.parser import Parser
-from whorl.cli.train import _config
+from whorl.cli.train import config_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
@@ -42,9 +43,12 @@ def test_a_command_is_one_that_whorl_takes(page: str, command: str) -> None:
     module = import_module(COMMANDS[name].module)
     parser = Parser(f"whorl {name}", "")
     module.configure(parser)
-    parsed = parser.parse_strictly(arguments)
+    cut = arguments.index("--") if name in WRAPPERS and "--" in arguments else len(arguments)
+    parsed = parser.parse_strictly(arguments[:cut])
+    if arguments[cut:]:
+        assert training_of(arguments[cut + 1 :]).is_new
     if name == "train" and not parsed.what.endswith(".toml"):
-        config = _config(parsed)  # every setting that is named exists and may have that value
+        config = config_of(parsed)  # every setting that is named exists and may have that value
         assert config.agent_name == parsed.what
 
 

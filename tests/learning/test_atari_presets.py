@@ -10,7 +10,6 @@ import pytest
 
 import whorl
 
-pytest.importorskip("ale_py")
 AGENTS = ("ppo", "a2c", "dqn", "impala", "apex")
 GAMES = ("Pong", "Breakout", "BeamRider", "Qbert", "SpaceInvaders")
 QUICK: dict[str, Any] = {"env.kwargs.size": 36, "env.kwargs.max_frames": 240, "agent.network.image_features": 16}

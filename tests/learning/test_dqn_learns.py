@@ -5,13 +5,14 @@ A run is exact, so that a seed that reached its goal once always does.
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import whorl
+from whorl.studies.catalogue.priorities import FULL
+from whorl.studies.priority_tasks import learn
 
 GOALS = {"CartPole-v1": 475.0, "whorl/Recall-v0": 0.97}
 
@@ -47,13 +48,11 @@ def test_the_preset_reaches_its_goal_for_each_seed(
 
 def gradient_steps(seed: int, figure: Callable[[str, object], None]) -> tuple[int, int]:
     """Until the action values are right: with uniform and with prioritised draws."""
-    study = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "prioritised_study.py"))
-    dqn = study["STUDIES"]["dqn"]
-    runs = {name: study["learn"](dqn, name == "prioritised", seed) for name in ("uniform", "prioritised")}
-    for name, (taken, errors) in runs.items():
-        figure(f"{name}_gradient_steps", taken[-1])
-        assert dqn.learnt(errors[-1]), f"{name}: not right after {taken[-1]} gradient steps"
-    return runs["uniform"][0][-1], runs["prioritised"][0][-1]
+    runs = {name: learn("dqn", name == "prioritised", seed, **FULL["dqn"]) for name in ("uniform", "prioritised")}
+    for name, curve in runs.items():
+        figure(f"{name}_gradient_steps", curve.gradient_steps)
+        assert curve.learnt, f"{name}: not right after {curve.gradient_steps} gradient steps"
+    return runs["uniform"].gradient_steps, runs["prioritised"].gradient_steps
 
 
 def test_prioritised_draws_learn_a_rare_reward_sooner(figure: Callable[[str, object], None]) -> None:

@@ -1,28 +1,29 @@
 """With DDPG, prioritised replay learns a rare reward in fewer gradient steps than uniform replay does.
 
-The study itself is tools/prioritised_study.py; docs/agents/ddpg.md shows its table and curves.
+The study is ``whorl study priorities``; docs/agents/ddpg.md shows its table and curves.
 """
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-TOOL = Path(__file__).parents[2] / "tools" / "prioritised_study.py"
+from whorl.studies.catalogue.priorities import FULL, SIDES
+from whorl.studies.priority_tasks import TASKS, learn
 
 
 @pytest.mark.verify
 @pytest.mark.timeout(1800)
 def test_prioritised_replay_is_faster_over_ten_seeds(figure: Callable[[str, object], None]) -> None:
-    study = runpy.run_path(str(TOOL))
-    ddpg = study["STUDIES"]["ddpg"]
-    curves = study["compare"](ddpg, 10)
-    gradient_steps = {name: [taken[-1] for taken, _ in runs] for name, runs in curves.items()}
-    learnt = {name: sum(ddpg.learnt(measured[-1]) for _, measured in runs) for name, runs in curves.items()}
+    first = TASKS["ddpg"].first_seed
+    curves = {
+        name: [learn("ddpg", prioritised, seed, **FULL["ddpg"]) for seed in range(first, first + 10)]
+        for name, prioritised in SIDES.items()
+    }
+    gradient_steps = {name: [curve.gradient_steps for curve in runs] for name, runs in curves.items()}
+    learnt = {name: sum(curve.learnt for curve in runs) for name, runs in curves.items()}
     for name, values in gradient_steps.items():
         figure(f"{name}_gradient_steps_median", float(np.median(values)))
         figure(f"{name}_learnt_of_10", learnt[name])

@@ -17,8 +17,7 @@ JOBS: dict[str, tuple[str, dict[str, Any]]] = {
     "queue": ("impala", {"workflow": "queue", "actors": 2, "envs_per_actor": 8, "steps": 600_000}),
     "seed": ("impala", {"workflow": "seed", "actors": 2, "envs_per_actor": 8, "steps": 600_000}),
     "allreduce": ("ddppo", {"learners": 2, "envs_per_actor": 8}),
-    # On one thread, where a seed gives the same run each time: among processes, one run in six does not get there.
-    "gradients": ("a3c", {"engine": "inline", "seed": 2}),
+    "gradients": ("a3c", {}),
     "replay": ("apex", {}),
 }
 

@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from model_cases import BOX, DISCRETE, IMAGE, MATRIX, MULTI, PLACE, VECTOR, env_spec, random_observation
+from model_cases import BOX, DISCRETE, IMAGE, MATRIX, MULTI, NATURE, PLACE, VECTOR, env_spec, random_observation
 
-from whorl.models.acting import acting_forward
+from whorl.models.acting import ActingForward, ActingForwards, acting_forward
 from whorl.models.config import NetworkConfig
 from whorl.models.differentiable import Autograd, differentiable
 from whorl.models.encoding import to_blocks
 from whorl.models.flat import FlatParameters
 from whorl.models.lstm import unroll_lstm
 from whorl.models.network import Network, block_size
+from whorl.models.precision import Precision
+from whorl.models.torch_acting import TorchForward
 from whorl.models.torch_forward import Inputs, forward
 from whorl.models.towers import Towers
 from whorl.types import ActionSpec, EnvSpec
@@ -24,6 +26,7 @@ CASES = {
     "dict": ((VECTOR, PLACE, MATRIX), NetworkConfig()),
     "lstm": ((VECTOR, PLACE), NetworkConfig(core="lstm", lstm_size=24)),
     "image": ((IMAGE, VECTOR), NetworkConfig(image_features=32)),
+    "nature": ((NATURE,), NetworkConfig()),
     "image_lstm": ((IMAGE,), NetworkConfig(core="lstm", lstm_size=16, image_features=32)),
 }
 
@@ -77,17 +80,27 @@ def test_acting_agrees_with_learning(case: str) -> None:
     assert set(after) == {field.name for field in network.state}
 
 
+@pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
 @pytest.mark.parametrize("case", CASES)
-def test_rows_have_the_same_bits_for_every_number_of_lanes(case: str) -> None:
+def test_rows_have_the_same_bits_for_every_number_of_lanes(case: str, precision: Precision | None) -> None:
     env, network, parameters = build(case)
     weights = network.weights.views(parameters.weights())
+    if precision is not None and network.acting == "numpy":
+        pytest.skip("small networks know one way to compute")
+
+    def forward_of(count: int) -> ActingForward:
+        forward = acting_forward(network, count)
+        if isinstance(forward, TorchForward) and precision is not None:
+            forward.renew(weights, precision)
+        return forward
+
     lanes = 40
     observation, state = random_observation(env, lanes), random_state(network, lanes)
     first = np.arange(lanes) % 5 == 0
-    whole = acting_forward(network, lanes)(weights, observation, state, first)
+    whole = forward_of(lanes)(weights, observation, state, first)
     whole_outputs, whole_state = whole.outputs.copy(), whole.state
     for count in (1, 2, 3, 4, 5, 8, 13, 16):
-        part = acting_forward(network, count)
+        part = forward_of(count)
         for start in range(0, lanes - count + 1, count):
             at = slice(start, start + count)
             outputs, after = part(
@@ -96,6 +109,22 @@ def test_rows_have_the_same_bits_for_every_number_of_lanes(case: str) -> None:
             np.testing.assert_array_equal(outputs, whole_outputs[at])
             for name, array in after.items():
                 np.testing.assert_array_equal(array, whole_state[name][at])
+
+
+def test_a_network_with_images_acts_by_the_weights_it_was_last_renewed_with() -> None:
+    env, network, parameters = build("image")
+    weights = network.weights.views(parameters.weights())
+    observation, first, forwards = random_observation(env, 5), np.zeros(5, bool), ActingForwards(network)
+    plain = forwards(weights, observation, {}, first).outputs.copy()
+    forwards.renew(weights, "float32")
+    np.testing.assert_array_equal(forwards(weights, observation, {}, first).outputs, plain)
+    forwards.renew(weights, "bfloat16")
+    near = forwards(weights, observation, {}, first).outputs.copy()
+    assert 0 < np.abs(near - plain).max() < 0.05 * np.abs(plain).max()
+    weights["image/camera/0/weight"][:] *= np.float32(2)
+    np.testing.assert_array_equal(forwards(weights, observation, {}, first).outputs, near)
+    forwards.renew(weights, "bfloat16")
+    assert np.abs(forwards(weights, observation, {}, first).outputs - near).max() > 0.05 * np.abs(near).max()
 
 
 def test_acting_is_not_disturbed_by_what_was_acted_before() -> None:

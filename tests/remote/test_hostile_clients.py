@@ -69,17 +69,23 @@ FIELDS: dict[str, dict[str, Any]] = {
 }
 
 
+def send_all_that_is_none(raw: RawClient) -> int:
+    """Whatever is no message of the protocol; how many a server must drop."""
+    for header in HEADERS.values():
+        raw.send(header)
+        raw.send(header, b"frame")
+    for fields in FIELDS.values():
+        raw.say(**fields)
+    raw.send(*[b"part"] * 5000)
+    raw.say(b"frame", kind="ping", number=1)
+    return 2 * len(HEADERS) + len(FIELDS) + 2
+
+
 def test_messages_that_are_none_are_dropped_and_counted(serve: Serve) -> None:
     served = serve("CartPole-v1")
     with RawClient(served.address) as raw:
-        for header in HEADERS.values():
-            raw.send(header)
-            raw.send(header, b"frame")
-        for fields in FIELDS.values():
-            raw.say(**fields)
-        raw.send(*[b"part"] * 5000)
-        raw.say(b"frame", kind="ping", number=1)
-        assert raw.pong().counts["dropped"] == 2 * len(HEADERS) + len(FIELDS) + 2
+        sent = send_all_that_is_none(raw)
+        assert raw.pong().counts["dropped"] == sent
     honest_client_is_served(served.address)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import whorl
-from whorl.errors import EnvironmentFault
+from whorl.errors import ConfigError, EnvironmentFault
 from whorl.runs.result import Result
 
 SMALL = {"agent.rows": 16, "agent.network.hidden": (8, 8), "agent.epochs": 1, "agent.minibatches": 1}
@@ -55,3 +55,26 @@ def test_an_annealed_learning_rate_begins_whole_and_never_reaches_0(tmp_path: Pa
             rates.append(run.step()["learning_rate"])
     assert rates[0] == 1e-3
     assert 0 < rates[-1] < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "envs", "said"),
+    [
+        ("ppo", {"agent.rows": 12, "agent.minibatches": 97}, 8, "need 9 environments in each shard of a batch, .* 8:"),
+        ("ppo", {"agent.minibatches": 4, "agent.network.core": "lstm"}, 2, "need 4 environments .* and there are 2:"),
+        (
+            "ppo",
+            {"agent.minibatches": 4, "agent.network.core": "lstm", "resources.shards": 2},
+            6,
+            "4 .* and there are 3:",
+        ),
+        ("impala", {"agent.minibatches": 9}, 8, "need 9 environments .* use more environments or fewer minibatches"),
+    ],
+)
+def test_a_minibatch_that_would_be_empty_is_refused_before_anything_is_written(
+    tmp_path: Path, agent: str, settings: dict[str, Any], envs: int, said: str
+) -> None:
+    options: dict[str, Any] = {"workflow": "sync", "envs_per_actor": envs, "run_dir": tmp_path / "run"}
+    with pytest.raises(ConfigError, match=said):
+        whorl.train(agent, "CartPole-v1", steps=100, set=settings, **options)
+    assert not (tmp_path / "run").exists()

@@ -58,6 +58,10 @@ def test_a_trainer_under_the_users_own_loop(tmp_path: Path, engine: dict[str, An
         assert (trainer.updates, first["update"]) == (1, 1)
         assert trainer.env_steps == first["env_steps"] > 0
         assert trainer.step(updates=2)["update"] == 3
+        assert trainer.transitions.balanced
+        assert trainer.transitions.used == trainer.env_steps <= trainer.transitions.collected
+        assert trainer.phase_seconds["learner"]["learning"] > 0
+        assert trainer.phase_seconds["actor"]["environment"] > 0
         checkpoint = trainer.save()
         assert checkpoint.parent == trainer.path / "checkpoints"
         assert json.loads((checkpoint / "manifest.json").read_text())["update"] == 3

@@ -5,6 +5,7 @@ Each pair of an agent and a workflow once here, on one engine or the other; on b
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,8 +41,28 @@ def test_each_pair_on_one_engine(tmp_path: Path, kind: str, workflow: str) -> No
     check(tmp_path, kind, workflow, ("inline", "local")[place % 2])
 
 
+ON_MPI = {
+    "overlap": "lstm ppo",
+    "async": "sac",
+    "window": "impala",
+    "queue": "impala",
+    "seed": "lstm impala",
+    "replay": "dqn",
+    "allreduce": "ppo",
+    "gradients": "a2c",
+}
+"""Every workflow once; sync is in the tests of exactness."""
+
+
+@pytest.mark.parametrize("workflow", ON_MPI)
+def test_each_workflow_on_mpi(tmp_path: Path, workflow: str) -> None:
+    if not os.environ.get("CI"):
+        pytest.importorskip("mpi4py", reason="needs pip install 'whorl[mpi]'")
+    check(tmp_path, ON_MPI[workflow], workflow, "mpi")
+
+
 @pytest.mark.verify
-@pytest.mark.parametrize("engine", ["inline", "local"])
+@pytest.mark.parametrize("engine", ["inline", "local"])  # on mpi: tests/mpi
 @pytest.mark.parametrize(("kind", "workflow"), PAIRS)
 def test_each_pair_on_every_engine(tmp_path: Path, kind: str, workflow: str, engine: str) -> None:
     check(tmp_path, kind, workflow, engine)

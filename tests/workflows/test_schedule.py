@@ -58,6 +58,19 @@ def test_a_run_with_losses_is_repeated_too(tmp_path: Path, monkeypatch: pytest.M
     assert again.weights_sha256 == first.weights_sha256
 
 
+def test_what_was_dropped_makes_room_for_what_came_after_it(tmp_path: Path) -> None:
+    """Three of an actor's lay in its three slots and were dropped, and then its fourth was learnt from."""
+    lines = [
+        {"update": 0, "batch": [[0, 0, 0]], "dropped": []},
+        {"update": 1, "batch": [[1, 3, 1]], "dropped": [[1, 0, 0], [1, 1, 0], [1, 2, 0]]},
+    ]
+    (tmp_path / "schedule-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    settings = {**ON_POLICY, "workflow.trajectories_per_update": 1}
+    result = replayed(tmp_path / "replayed", tmp_path, "impala", settings, actors=2, steps=3 * 32)
+    transitions = result.transitions  # a little less than rows x environments: rows between episodes are none
+    assert (result.updates, round(transitions.dropped / 32), round(transitions.used / 32)) == (2, 3, 2)
+
+
 def test_a_line_for_each_update(tmp_path: Path) -> None:
     result = recorded(tmp_path / "run", "impala", ON_POLICY, actors=2, steps=500)
     lines = [json.loads(line) for line in (tmp_path / "run" / "schedule-0.jsonl").read_text().splitlines()]

@@ -99,7 +99,7 @@ def test_random_windows_are_read_twice_as_often_as_theory_says(tmp_path: Path, w
     settings = {**ON_POLICY, "agent.rows": 2, "agent.network.hidden": (4,), "workflow.choice": "random"}
     settings |= {"workflow.trajectories_per_update": learners, "env.max_episode_steps": 2}
     keywords: dict[str, Any] = {"actors": windows, "learners": learners, "envs_per_actor": 1}
-    workflow = "paced_window:PACED"
+    workflow = "whorl.studies.paced_window:PACED"
     result = train(tmp_path, workflow, settings=settings, engine="inline", steps=300 * windows, **keywords)
     read = result.transitions.used + result.transitions.reused
     expected = 1 - windows / learners * (1 - (1 - 1 / windows) ** learners)
@@ -174,6 +174,10 @@ def test_lost_actors_are_replaced_and_no_episode_is_played_twice(tmp_path: Path,
                 trainer.step(1)
             assert time.monotonic() - started < 3
         trainer.step(5)
+        if env == "Counted-v0":  # the last replacement is up, and may still be about to begin
+            stop = time.monotonic() + 20
+            while len(episodes_begun(resets, lanes=4)) < 4 + 2 * 2 and time.monotonic() < stop:
+                trainer.step(1)
     result = whorl.load(tmp_path / "run").result
     assert result.restarts == {"learner": 0, "actor": 3}
     assert result.transitions.balanced
@@ -182,7 +186,7 @@ def test_lost_actors_are_replaced_and_no_episode_is_played_twice(tmp_path: Path,
     begun = episodes_begun(resets, lanes=4)
     if env == "Counted-v0":
         assert len(begun) == len(set(begun))
-        assert 4 < len(begun) <= 4 + 3 * 2  # one that dies, or whose run ends, as soon as it is up begins none
+        assert 4 + 2 * 2 <= len(begun) <= 4 + 3 * 2  # one that dies as soon as it is up begins none
     else:
         assert sorted(set(begun)) == [(lane, 0) for lane in range(4)]
 
@@ -194,7 +198,8 @@ def test_a_lost_learner_begins_again_at_the_checkpoint(
 ) -> None:
     monkeypatch.setenv("WHORL_FAULT", "actor:1:env_step=100:kill,learner:1:update=7:kill")
     settings = {**ON_POLICY, "run.checkpoint_every_s": every_s}
-    result = train(tmp_path, workflow, settings=settings, learners=2, steps=6000)
+    # In a window, rows that nobody learns from count as well: a quick actor must not end the run before update 7.
+    result = train(tmp_path, workflow, settings=settings, learners=2, steps=200_000 if workflow == "window" else 6000)
     assert result.restarts["learner"] == 1
     assert result.transitions.lost > 0
 
@@ -203,14 +208,16 @@ def test_a_lost_learner_begins_again_at_the_checkpoint(
 def test_a_stopped_run_goes_on_with_other_actors(tmp_path: Path, workflow: str) -> None:
     resets = tmp_path / "resets"
     settings = {**ON_POLICY, "env.kwargs.path": str(resets), "env.kwargs.length": 10**6}
-    flags = {**KEYWORDS, "steps": 3000}
+    # In a window, rows that nobody learns from count as well, and the actors are quick.
+    steps = 50_000 if workflow == "window" else 3000
+    flags = {**KEYWORDS, "steps": steps}
     with whorl.Trainer(
         "impala", "counted_episodes:Counted-v0", workflow=workflow, run_dir=tmp_path / "run", set=settings, **flags
     ) as trainer:
         trainer.step(10)
         stopped_at = trainer.env_steps
     assert resume_training(tmp_path / "run", console=False, actors=4) == 0
-    result = checked(whorl.load(tmp_path / "run").result, 3000)
+    result = checked(whorl.load(tmp_path / "run").result, steps)
     assert 0 < stopped_at < result.env_steps
     begun = episodes_begun(resets, lanes=4)
     assert len(begun) == len(set(begun)) == 4 + 4

@@ -12,12 +12,14 @@ from whorl.actors.apart import ApartCollector
 from whorl.actors.collector import Collector
 from whorl.actors.remote_policy import SERVER, RemotePolicy
 from whorl.actors.stamps import Stamps
+from whorl.agents.contract import Renewed
 from whorl.engines.contract import Board, Channel, Role, RoleGenerator, RoleId, Wait
 from whorl.engines.faults import fault_hook
 from whorl.envs.contract import LaneEnvs
 from whorl.envs.hosted_lanes import HostedLanes
 from whorl.envs.lanes import make_lanes
 from whorl.job import Job
+from whorl.models.precision import acting_precision
 from whorl.trajectory.orders import unpack_lane_states
 from whorl.types import Arrays, Layout, leaves_of
 
@@ -46,6 +48,8 @@ class Actor:
         """The flat weights acted with; a workflow reads the version it wants into it."""
         self.weight_views = layout.views(self.weights)
         """The same by name, as the policy is given them."""
+        self.version = -1
+        """Of the weights, as read last."""
         self.on_weights: Callable[[], None] | None = None
         """Called when new weights were read: a workflow may put another array in the place of one."""
         seed = job.config.run.seed
@@ -65,6 +69,7 @@ class Actor:
         strike = fault_hook(role.id, role.incarnation)
         self._remote = None if inference is None else RemotePolicy(role, *inference, self._listen)
         policy = self._remote or job.agent.policy(job.config.agent, job.env)
+        self._renewed = policy if isinstance(policy, Renewed) else None
         self._collector: Collector | ApartCollector = (
             Collector(job.agent_spec, policy, self._envs, seed, role.clock, strike)
             if self._hosted is None
@@ -101,6 +106,7 @@ class Actor:
     def fill(self, trajectory: Arrays, version: int, number: int) -> Generator[Wait, None, None]:
         """Collect one trajectory of all lanes with the weights as they are."""
         began = time.perf_counter()
+        self._renew()
         yield from self._collector.fill(trajectory, self.weight_views, version, number)
         self._stamps.stamp(trajectory)
         self._sign(trajectory, self._role.id.index)
@@ -108,10 +114,10 @@ class Actor:
 
     def read(self, weights: Board) -> int:
         """Take over the newest weights; returns their version."""
-        version = weights.read(self.weights)
+        self.version = weights.read(self.weights)
         if self.on_weights is not None:
             self.on_weights()
-        return version
+        return self.version
 
     def stream(
         self, out: Channel, weights: Board | None, finish: Callable[[Arrays], None] | None = None
@@ -127,6 +133,7 @@ class Actor:
             nonlocal version
             if weights is not None and weights.version != version:
                 version = self.read(weights)
+                self._renew()
             return self.weight_views, version
 
         def fill_next(place: int, trajectory: Arrays) -> None:
@@ -151,6 +158,11 @@ class Actor:
                     fill_next(place, full)
                 else:
                     unfinished -= 1
+
+    def _renew(self) -> None:
+        """Tell the policy that its weights may have changed."""
+        if self._renewed is not None:
+            self._renewed.renew(self.weight_views, acting_precision(self._job.config))
 
     def _sign(self, trajectory: Arrays, strand: int) -> None:
         trajectory["strand"][0] = strand

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from whorl.agents.contract import Renewed
 from whorl.engines.contract import Board, Channel, Role, RoleGenerator, RoleId, Wait
 from whorl.job import Job
+from whorl.models.precision import acting_precision
 from whorl.types import Arrays, leaves_of
 
 
@@ -20,6 +22,7 @@ def run_inference(role: Role, weights: Board, requests: list[Channel], replies: 
         "any actor's request",
         tuple(RoleId("actor", i) for i in range(len(requests))),
     )
+    renewed = policy if isinstance(policy, Renewed) else None
     yield from weights.wait_for(0)
     version = -1
     while True:
@@ -29,6 +32,8 @@ def run_inference(role: Role, weights: Board, requests: list[Channel], replies: 
             continue
         if weights.version != version:
             version = weights.read(buffer)
+            if renewed is not None:
+                renewed.renew(views, acting_precision(job.config))
         role.clock.enter("inference")
         together = _joined([request for _, request in asked])
         acted = policy.act(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from whorl.replay.memory import Memory, Source
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout
@@ -66,6 +66,8 @@ class AgentSpec:
     """Rows before the learnt ones, to warm up a recurrent state."""
     tail_rows: int = 1
     """Rows after the learnt ones whose observations the targets need."""
+    fewest_lanes: int = 1
+    """In each shard of a batch, so that none of its minibatches is empty."""
     staleness: Literal["strict", "correctable", "any"] = "strict"
     """Which data it can learn from: only what the newest weights collected (in ``overlap``: those before), older data
     whose difference it corrects for, or any."""
@@ -115,6 +117,16 @@ class Policy(Protocol):
     def act(self, weights: Arrays, observation: Arrays, state: Arrays, first: Array, noise: Array | None) -> Acted:
         """Actions for [lanes] rows. ``first`` marks rows whose state is zeroed before use; ``noise`` is
         [lanes, noise_width], or None to act greedily."""
+        ...
+
+
+@runtime_checkable
+class Renewed(Protocol):
+    """A policy that makes something of its weights before it acts with them, once for many rows."""
+
+    def renew(self, weights: Arrays, precision: Literal["float32", "bfloat16"]) -> None:
+        """Whoever acts says when the weights have changed, and in which numbers images are to be computed. ``act`` is
+        given the same weights until the next call; without any call it takes them as they come, in float32."""
         ...
 
 

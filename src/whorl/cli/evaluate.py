@@ -29,6 +29,9 @@ def run(arguments: argparse.Namespace) -> int:
         f"{episodes} episode{'s' * (episodes > 1)}: return mean {found['return_mean']:.2f}, "
         f"standard deviation {found['return_std']:.2f}, min {found['return_min']:.2f}, max {found['return_max']:.2f}; "
         f"length mean {found['length_mean']:.1f}"
+        + "".join(
+            f"; {name} mean {found[f'{name}_mean']:.3g}" for name in evaluation.metrics if f"{name}_mean" in found
+        )
     )
     if evaluation.video is not None:
         print(f"film: {evaluation.video}")

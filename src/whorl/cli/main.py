@@ -35,12 +35,22 @@ COMMANDS = {
     "eval": Command("whorl.cli.evaluate", "Let a trained policy act, and report its returns."),
     "plot": Command("whorl.cli.plot", "Draw the learning curves of one or more runs."),
     "export": Command("whorl.cli.export", "Write a trained policy as ONNX or TorchScript."),
+    "tune": Command("whorl.cli.tune", "Search for good settings: many runs of one file."),
+    "slurm": Command("whorl.cli.slurm", "Train on the nodes of a Slurm job, or have nodes join one."),
+    "pbs": Command("whorl.cli.pbs", "Train on the nodes of a PBS job."),
+    "study": Command(
+        "whorl.cli.study", "Run experiments that others have published, and set the results beside theirs."
+    ),
     "list": Command("whorl.cli.listing", "List agents, envs, workflows, engines or presets."),
     "check-env": Command("whorl.cli.check_env", "Say what is wrong with an environment, or how fast and exact it is."),
     "env": Command("whorl.cli.env", "Serve an environment to other processes and machines, or make keys for that."),
+    "booster": Command("whorl.cli.booster", "Fit a surrogate of the Booster to records of it, or make up records."),
     "doctor": Command("whorl.cli.doctor", "Look at this machine and say what works and what is missing."),
     "bench": Command("whorl.cli.bench", "Measure speed here, beside a peer."),
 }
+
+WRAPPERS = ("slurm", "pbs")
+"""They take another command, behind ``--``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,12 +121,26 @@ def _dispatch(arguments: list[str]) -> int:
     name = rest[0]
     if name not in COMMANDS:
         _refuse_command(name)
+    if name in ("train", "resume") and not {"-h", "--help"} & {*rest}:
+        from whorl.engines.mpi.launched import be_a_rank, rank_of_launcher
+
+        if (place := rank_of_launcher()) is not None:
+            return be_a_rank(place)
     command = COMMANDS[name]
     module = import_module(command.module)
     parser = Parser(f"whorl {name}", command.summary)
     module.configure(parser)
-    code: int = module.run(parser.parse_strictly([*before, *rest[1:]]))
+    own, words = _cut(rest[1:]) if name in WRAPPERS else (rest[1:], [])
+    given = parser.parse_strictly([*before, *own])
+    given.words = words
+    code: int = module.run(given)
     return code
+
+
+def _cut(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before ``--``, and the command behind it."""
+    position = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:position], arguments[position + 1 :]
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

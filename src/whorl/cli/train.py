@@ -25,13 +25,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Resolve the config, then train."""
-    config = _config(arguments)
+    config = config_of(arguments)
     from whorl.trainer import run_training
 
     return run_training(config, arguments.run_dir, console=not arguments.quiet)
 
 
-def _config(arguments: argparse.Namespace) -> Config:
+def config_of(arguments: argparse.Namespace) -> Config:
+    """What is to be trained, with all layers resolved."""
     from whorl.resolve import config_from, config_from_file
 
     given = [*given_by_flags(given_flags(arguments)), *given_by_text(arguments.assignments)]

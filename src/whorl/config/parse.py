@@ -22,6 +22,7 @@ FLAGS: dict[str, str] = {
     "actors": "resources.actors",
     "actors_schedule": "resources.actors_schedule",
     "envs_per_actor": "resources.envs_per_actor",
+    "ranks_per_env": "resources.ranks_per_env",
     "learners": "resources.learners",
     "cpus_per_actor": "resources.cpus_per_actor",
     "gpus_per_actor": "resources.gpus_per_actor",

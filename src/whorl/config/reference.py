@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_type_hints
 
@@ -20,14 +20,16 @@ Every setting of a run. Each can be given in a TOML file, as `[section]` and `na
 code."""
 
 
-def render_reference(agents: Iterable[tuple[str, type]]) -> str:
-    """The page, with a section for each agent's own settings."""
+def render_reference(agents: Iterable[tuple[str, type]], others: Mapping[str, type] | None = None) -> str:
+    """The page, with a section for each agent's own settings. ``others`` are tables that only some commands read."""
     parts = [_INTRODUCTION]
     hints = get_type_hints(Config)
     for section in fields(Config):
         cls = hints[section.name]
         if isinstance(cls, type) and is_dataclass(cls):
             parts += _section(f"`[{section.name}]`", section.name, cls)
+    for name, cls in (others or {}).items():
+        parts += _section(f"`[{name}]`", name, cls)
     for name, cls in agents:
         parts += _section(f"`[agent]` of {name}", "agent", cls)
     return "\n\n".join(parts) + "\n"

@@ -68,6 +68,10 @@ class WorkflowConfig:
     exploration_ladder: Annotated[float, AtLeast(0)] = 7.0
     """``replay``: lane i of N explores with the agent's epsilon to the power of 1 + i * this / (N - 1), so that some
     explore and others do nearly their best. 0: all the same. For agents with an epsilon."""
+    postprocess: Literal["actor", "ranks"] = "actor"
+    """``replay``: where the targets and priorities of a new trajectory are computed: by its ``actor``, or shared out by
+    lanes over the ``ranks`` of its environments (``--ranks-per-env``), which are idle meanwhile. The numbers are the
+    same."""
     publish_every: Annotated[int, AtLeast(1)] = 1
     """Updates between two versions of the weights that actors are shown. More than 1 spares transfers of large weights,
     or forces staleness, to see what an agent bears."""
@@ -90,8 +94,9 @@ class EngineConfig:
     """Where the processes live."""
 
     name: str = ""
-    """``inline`` (one thread, one process) or ``local`` (a process per role). Empty: inline for one actor and
-    one learner with fast environments, else local."""
+    """``inline`` (one thread, one process), ``local`` (a process per role), ``mpi`` (a rank per role) or ``ray`` (on
+    the nodes of a Ray cluster). Empty: mpi under ``mpiexec`` or ``srun``, else inline for one actor and one learner
+    with fast environments, else local."""
     patience_s: Annotated[float, MoreThan(0), AtMost(1e8)] = 3600.0
     """No wait lasts longer; its expiry ends the run and names who was waited for."""
     response_s: Annotated[float, MoreThan(0), AtMost(1e8)] = 10.0
@@ -101,6 +106,30 @@ class EngineConfig:
     """Restarts in all before the run gives up."""
     max_restarts_without_progress: Annotated[int, AtLeast(1)] = 5
     """Restarts of one role without a new update before the run gives up."""
+    mpi: Literal["auto", "mpich", "openmpi"] = "auto"
+    """Which MPI is started where both are installed and no launcher has started one. ``auto``: MPICH, which starts
+    sooner."""
+    one_sided: Literal["auto", "always", "never"] = "auto"
+    """Whether ranks of one node reach into each other's memory on ``mpi``. ``auto`` measures at the start whether that
+    works while the other one is busy; if not, everything goes by messages, and the run says so."""
+    ulfm: bool = False
+    """Have a run on ``mpi`` live on when ranks of actors are lost, with the actors that are left: for workflows without
+    an order, on one machine, with Open MPI. Everything then goes by messages."""
+    address: str = ""
+    """``ray``: the cluster to join, ``HOST:PORT`` of its head. Empty: a private one on this machine, which ends with
+    the run."""
+    token_file: str = ""
+    """``ray``: the file with the token of the cluster that is joined, readable by its owner alone. Empty: where Ray
+    looks (``RAY_AUTH_TOKEN_PATH``, or ``~/.ray/auth_token``)."""
+    placement: Literal["spread", "pack"] = "spread"
+    """``ray``: actors and learners over as many nodes as there are, or on as few as have room."""
+    actor_resources: dict[str, Any] = field(default_factory=dict)
+    """``ray``: custom resources that each actor asks for: ``--set engine.actor_resources.bigmem=1``."""
+    learner_resources: dict[str, Any] = field(default_factory=dict)
+    """``ray``: custom resources that each learner asks for."""
+    pin: bool = False
+    """``ray``: keep each actor, with its environments, and each learner to cores that nothing else of Whorl uses on its
+    machine: as many as it has whole CPUs. Where there are too few, the run says so and goes on without."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +144,9 @@ class Resources:
     with its environments."""
     envs_per_actor: Annotated[int, AtLeast(1)] = 8
     """Environments (lanes) of each actor."""
+    ranks_per_env: Annotated[int, AtLeast(1)] = 1
+    """MPI ranks that step each environment together: its actor's, and so many less one behind it, which all the
+    environments of an actor share. For environments that are made for it, on the engine ``mpi``."""
     learners: Annotated[int, AtLeast(1)] = 1
     """Learners; each takes the trajectories of its own actors, and gradients are summed in a fixed order."""
     shards: Annotated[int, AtLeast(0)] = 0
@@ -143,6 +175,9 @@ class RunConfig:
     """Seconds between checkpoints, taken between updates. 0: after every update."""
     keep_checkpoints: Annotated[int, AtLeast(1)] = 3
     """Older ones are removed once a newer one has been verified."""
+    stop_before_s: Annotated[float, AtLeast(0)] = 60.0
+    """In a batch job: so long before its end the run is saved and stops with exit code 75 (in a short job, when a
+    quarter of its time is left)."""
     record_schedule: bool = False
     """Write down which trajectories each update of an asynchronous run learnt from (``async``), so that it can be
     repeated bit for bit."""
@@ -151,9 +186,10 @@ class RunConfig:
     tensorboard: bool = False
     """Also write TensorBoard event files (needs ``whorl[tensorboard]``)."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """In which numbers a learner runs images through their convolutions; weights, optimiser and everything else are
-    always float32. ``auto`` takes bfloat16 where the processor or GPU computes with it and float32 where it would only
-    be emulated, which is slower. The resolved config says which. Results depend on it."""
+    """In which numbers learners and actors run images through their convolutions (actors in float32 where the learner
+    is on a GPU); weights, optimiser and everything else are always float32. ``auto`` takes bfloat16 where the processor
+    or GPU computes with it and float32 where it would only be emulated, which is slower. The resolved config says
+    which. Results depend on it."""
     compile: bool = False
     """Compile the learner's step with torch.compile: some seconds at the start (shown, and left out of rates), then
     faster. Needs a C++ compiler. Results differ in the last bits."""

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from whorl.config.schema import EnvConfig
+from whorl.envs.launchers import without_launcher
 from whorl.envs.probe import EnvProbe
 from whorl.envs.spec_json import spec_from_json, spec_to_json
 from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, WhorlError, last_line
@@ -114,7 +115,7 @@ def probe_apart(config: EnvConfig, timeout_s: float = 300.0) -> EnvProbe:
     result = outcome.result
     if "probe" in result:
         probe = result["probe"]
-        return EnvProbe(spec_from_json(probe["spec"]), probe["step_time_s"], probe["reset_time_s"])
+        return EnvProbe(**{**probe, "spec": spec_from_json(probe["spec"])})
     if "error" in result:
         raise _error_of(result)
     cause = (
@@ -123,7 +124,7 @@ def probe_apart(config: EnvConfig, timeout_s: float = 300.0) -> EnvProbe:
     warning = f"{config.id} {cause} while {outcome.stage}; `whorl check-env {config.id}` tells more"
     if "spec" not in result:
         raise EnvironmentFault(warning)
-    return EnvProbe(spec_from_json(result["spec"]), math.inf, 0.0, warning)
+    return EnvProbe(spec_from_json(result["spec"]), math.inf, 0.0, warning=warning)
 
 
 def _error_of(result: dict[str, Any]) -> WhorlError:
@@ -143,7 +144,7 @@ class _ChildOutcome:
 
 def _in_child(task: str, config: EnvConfig, timeout_s: float) -> _ChildOutcome:
     """Run a task in a child, and end the child and whatever it started."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**without_launcher(os.environ), "PYTHONPATH": os.pathsep.join(sys.path)}
     child = subprocess.Popen(
         [sys.executable, "-m", "whorl.envs.check"],
         stdin=subprocess.PIPE,

@@ -244,6 +244,31 @@ def check_flag(name: str, flag: Any) -> bool:
     raise refuse(name, "True or False", repr(flag)[:60])
 
 
+def read_reset(result: Any) -> Any:
+    """The observation that ``reset`` returned; ``RefusedValue`` where it returned something else."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise refuse("reset", "(observation, info)", _described(result))
+    return result[0]
+
+
+def read_step(result: Any) -> tuple[Any, float, bool, bool, Any]:
+    """What ``step`` returned, with a reward and flags that are such; ``RefusedValue`` where they are not."""
+    if not isinstance(result, tuple) or len(result) != 5:
+        raise refuse("step", "(observation, reward, terminated, truncated, info)", _described(result))
+    observation, reward, terminated, truncated, info = result
+    if type(reward) is not float:
+        reward = check_reward(reward)
+    if type(terminated) is not bool:
+        terminated = check_flag("terminated", terminated)
+    if type(truncated) is not bool:
+        truncated = check_flag("truncated", truncated)
+    return observation, reward, terminated, truncated, info
+
+
+def _described(result: Any) -> str:
+    return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
+
+
 def action_door(space: Space) -> Callable[[Array], Sequence[Any]]:
     """A function from actions [lanes, *shape] to what each lane's ``env.step`` takes.
 

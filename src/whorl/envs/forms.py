@@ -13,7 +13,7 @@ from whorl.envs.lane import pack_snapshot, unpack_snapshot
 from whorl.envs.remote.address import is_address
 from whorl.types import Array, EnvSpec
 
-_BOOSTERS = frozenset({"whorl/Booster-v0", "whorl/BoosterContinuous-v0"})
+BOOSTERS = ("whorl/Booster-v0", "whorl/BoosterContinuous-v0")
 
 
 class VectorForm(Protocol):
@@ -75,14 +75,14 @@ def find_own_form(config: EnvConfig) -> Callable[[EnvSpec, Sequence[Array]], Vec
         return partial(RemoteForm, config)
     if cartpole.applies(config):
         return lambda _, blocks: cartpole.CartPoleForm(blocks)
-    if config.id in _BOOSTERS:
+    if config.id in BOOSTERS:
         from whorl.envs.library.booster.form import BoosterForm
 
         return lambda _, blocks: BoosterForm(config, blocks)
     if is_atari(config.id):
         from whorl.envs.atari.form import AtariForm
 
-        return lambda _, blocks: AtariForm(config, blocks)
+        return partial(AtariForm, config)
     return None
 
 

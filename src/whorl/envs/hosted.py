@@ -37,6 +37,10 @@ SNAPSHOT_BYTES = 64 * 1024
 """Larger snapshots do not travel; such a lane is brought back by stepping its actions again."""
 _MESSAGE_BYTES = 1024
 
+_GOLDEN = 0.6180339887498949
+_SPREAD_S = 0.25
+"""The most by which a host's first step is drawn out."""
+
 
 class HostChannel(Protocol):
     """What lanes use of an engine's channel."""
@@ -97,6 +101,7 @@ def run_host(
     deadline = StepDeadline(lane.config.step_timeout_s)
     block = RowBlock(lane.spec, 1)
     lane.bind(block.targets(0))
+    in_step_with_others = incarnation == 0
     try:
         while True:
             command = yield from commands.claim()
@@ -108,7 +113,11 @@ def run_host(
             clock.enter("environment", deadline.seconds, lane.index)
             started_s = time.perf_counter()
             status, ends, message = _obey(lane, block, command)
-            deadline.saw(time.perf_counter() - started_s)
+            duration_s = time.perf_counter() - started_s
+            deadline.saw(duration_s)
+            if in_step_with_others and int(command["kind"]) == STEP:
+                in_step_with_others = False
+                time.sleep(share_of_a_step(lane.index, duration_s))
             clock.enter("other")
             answer = yield from answers.reserve()
             answer["incarnation"][...] = incarnation
@@ -127,6 +136,12 @@ def run_host(
             answers.commit()
     finally:
         lane.close()
+
+
+def share_of_a_step(lane: int, duration_s: float) -> float:
+    """How long a host draws its first step out. Hosts that begin together and take equally long would else end all
+    their steps together, and be served one after the other while the processor idles the rest of the time."""
+    return min(_SPREAD_S, duration_s) * (lane * _GOLDEN % 1)
 
 
 def _obey(lane: Lane, block: RowBlock, command: Arrays) -> tuple[int, tuple[float, bool, bool], str]:

@@ -17,7 +17,7 @@ from whorl.envs.containment import (
     current_directory,
     is_users_interrupt,
 )
-from whorl.envs.door import ObservationDoor, RefusedValue, action_door, check_flag, check_reward, refuse
+from whorl.envs.door import ObservationDoor, RefusedValue, action_door, read_reset, read_step, refuse
 from whorl.envs.episode_metrics import read_metrics
 from whorl.envs.registry import Env, make_env
 from whorl.envs.remote.address import kwargs_of
@@ -103,7 +103,9 @@ class Lane:
             try:
                 env = self._env or self._make()
                 with self._undone:
-                    result = env.reset(seed=reset_seed(self.seed, self.index, episode, attempt))
+                    result = env.reset(
+                        seed=reset_seed(self.seed, self.index, episode, attempt), **self._reset_arguments(env)
+                    )
             except CONTAINED as error:
                 if is_users_interrupt(error) or isinstance(error, EnvironmentFault):
                     raise
@@ -113,9 +115,7 @@ class Lane:
                 attempt += 1
                 continue
             try:
-                if not isinstance(result, tuple) or len(result) != 2:
-                    raise refuse("reset", "(observation, info)", _describe(result))
-                self.door.write(result[0], self._targets)
+                self.door.write(read_reset(result), self._targets)
             except RefusedValue as error:
                 raise self.refusal(error) from None
             return
@@ -130,15 +130,7 @@ class Lane:
             raise StepRaised(self._note_fault("step", error)) from error
         self.episode_steps = steps = self.episode_steps + 1
         try:
-            if not isinstance(result, tuple) or len(result) != 5:
-                raise refuse("step", "(observation, reward, terminated, truncated, info)", _describe(result))
-            observation, reward, terminated, truncated, info = result
-            if type(reward) is not float:
-                reward = check_reward(reward)
-            if type(terminated) is not bool:
-                terminated = check_flag("terminated", terminated)
-            if type(truncated) is not bool:
-                truncated = check_flag("truncated", truncated)
+            observation, reward, terminated, truncated, info = read_step(result)
             self.door.write(observation, self._targets)
         except RefusedValue as error:
             raise self.refusal(error) from None
@@ -210,6 +202,12 @@ class Lane:
             with self._undone:
                 close_quietly(env)
 
+    def _reset_arguments(self, env: Env) -> dict[str, Any]:
+        """``options`` where the environment names some for Whorl's episodes: one that follows on the last by more than
+        its seed, which only a snapshot can bring back."""
+        options = getattr(env.unwrapped, "episode_options", None) if self.spec.restore == "snapshot" else None
+        return {} if options is None else {"options": options}
+
     def _make(self) -> Env:
         with self._undone:
             env = make_env(self.config.id, kwargs_of(self.config))
@@ -239,10 +237,6 @@ class Lane:
         if self._faults_in_a_row > MAX_CONSECUTIVE_FAULTS:
             raise EnvironmentFault(f"{text}; that was fault {self._faults_in_a_row} without a good step in between")
         return text
-
-
-def _describe(result: Any) -> str:
-    return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
 
 
 def _time_limits(env: Any) -> list[Any]:

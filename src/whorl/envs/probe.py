@@ -22,6 +22,7 @@ from whorl.envs.door import refuse
 from whorl.envs.episode_metrics import metrics_of
 from whorl.envs.forms import find_own_form
 from whorl.envs.lane import Lane, StepRaised
+from whorl.envs.parallel.env import spans_ranks
 from whorl.envs.registry import Env, make_env
 from whorl.envs.remote.address import kwargs_of
 from whorl.envs.spaces import action_spec, observation_leaves, random_actions
@@ -42,6 +43,8 @@ class EnvProbe:
     step_time_s: float
     """Median time of a step."""
     reset_time_s: float
+    spans_ranks: bool = False
+    """Whether several MPI ranks can step it together."""
     warning: str = ""
     """Why the environment needs a process of its own: it died or hung while it was looked over (``probe_apart``); its
     ``step_time_s`` is then infinite, and how it can be restored was not tried."""
@@ -55,7 +58,7 @@ def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = Non
     """
     with SideEffectsUndone(current_directory()):
         env = make_env(config.id, kwargs_of(config))
-        spec = plain_spec(config, env)
+        spec, parallel = plain_spec(config, env), spans_ranks(env)
         close_quietly(env)
     if on_spec is not None:
         on_spec(spec)
@@ -66,7 +69,7 @@ def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = Non
     tried_steps = _FEWEST_STEPS if step_time_s * _FEWEST_STEPS < _BUDGET_S else 1
     restore = _restore_mode(config, spec, tried_steps)
     spec = replace(spec, restore=restore, vector_form=_has_vector_form(config, spec))
-    return EnvProbe(spec, step_time_s, reset_time_s)
+    return EnvProbe(spec, step_time_s, reset_time_s, parallel)
 
 
 def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:

@@ -58,7 +58,8 @@ class Desk:
         warnings = self._saving.load()
         if self._is_first:
             begins = {"update": self._learner.updates, "untold_env_steps": self._saving.untold_env_steps}
-            self._role.line.send("opened", {**begins, "warnings": warnings, **self._learner.summary()})
+            told = {**begins, "warnings": warnings, "time": time.monotonic(), **self._learner.summary()}
+            self._role.line.send("opened", told)
             while self._inbox.limit is None:  # nobody acts before the driver has taken down what was collected so far
                 yield Wait((self._role.line.readable,), "the driver's leave to begin")
                 self._inbox.read(self._role.line)

@@ -101,7 +101,8 @@ class Scheduled(AnyOrder):
     """What a recorded run learnt from, update by update.
 
     A board keeps the newest weights and those before. So that every actor finds the version it is to collect with,
-    no update is made before whatever was collected with older ones has come in.
+    no update is made before whatever was collected with older ones has come in. What the recorded run dropped before
+    an update is dropped as it comes: its actor may need the slot for what it hands over before the same update.
     """
 
     def __init__(self, role: Role, learner: Learner, channels: list[Channel]) -> None:
@@ -123,18 +124,23 @@ class Scheduled(AnyOrder):
             self._expect(self._ahead.popleft())
         for one in (*self._entry.batch, *self._entry.dropped):
             self._expect(one)
+        self._drop_recorded()
         return all(self._came.get(actor, -1) >= number for actor, number in self._due.items())
 
     def _expect(self, one: Taken) -> None:
         self._due[one.actor] = max(one.number, self._due.get(one.actor, -1))
+
+    def _drop_recorded(self) -> None:
+        for one in self._entry.dropped[len(self._dropped) :]:
+            arrived = self._sources[one.actor].arrived
+            if not arrived:
+                break  # in the recorded order, here too
+            self._drop(one.actor, arrived[0])
 
     @property
     def _entry(self) -> Entry:
         return self._schedule.entry(self._learner.rank, self._learner.updates)
 
     def batch(self) -> Batch:
-        """As recorded; what was dropped before it is dropped."""
-        entry = self._entry
-        for one in entry.dropped:
-            self._drop(one.actor, self._sources[one.actor].arrived[0])
-        return self._take([one.actor for one in entry.batch])
+        """As recorded."""
+        return self._take([one.actor for one in self._entry.batch])

@@ -12,9 +12,10 @@ import numpy as np
 
 from whorl.engines.contract import Board, Role, Wait
 from whorl.job import Job
-from whorl.learners.learner import Batch, tally_layout
+from whorl.learners.learner import Batch
 from whorl.learners.owned_actors import HEAD
 from whorl.learners.shared import FromAnybody, SharedLearner, wait_for_any
+from whorl.learners.tally import tally_layout
 from whorl.trajectory.layout import env_steps_of
 from whorl.types import Array, Arrays, Field, Layout
 

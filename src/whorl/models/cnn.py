@@ -8,6 +8,7 @@ Images therefore come in the blocks of the first convolution (``encoding.to_bloc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,23 +19,55 @@ from whorl.models.network import convolutions
 from whorl.types import ObservationLeaf
 
 
+class _Layer(NamedTuple):
+    """One convolution, over blocks where it can be."""
+
+    weight: Tensor
+    bias: Tensor | None
+    stride: int
+    kernel: int
+    """Of the convolution as it is described, in pixels."""
+    block: int
+    """Pixels of a block that its input must first be cut into; 1: as it comes."""
+
+
+class ReadyCNN(NamedTuple):
+    """A CNN's parameters as its operations take them: worth keeping while they do not change."""
+
+    layers: tuple[_Layer, ...]
+    weight: Tensor
+    bias: Tensor
+
+
 def forward_cnn(leaf: ObservationLeaf, parameters: Mapping[str, Tensor], blocks: Tensor, dtype: torch.dtype) -> Tensor:
     """Features [N, image_features] in float32; convolutions and the layer behind them are computed in ``dtype``."""
-    name = f"image/{leaf.name}"
-    x = blocks.to(dtype).permute(0, 3, 1, 2)
+    return run_cnn(ready_cnn(leaf, parameters, dtype), blocks)
+
+
+def ready_cnn(leaf: ObservationLeaf, parameters: Mapping[str, Tensor], dtype: torch.dtype) -> ReadyCNN:
+    """Scale the first layer, lay kernels out over blocks, and take everything to ``dtype``."""
+    name, layers = f"image/{leaf.name}", []
     for i, (kernel, stride) in enumerate(convolutions(leaf)):
         weight, bias = parameters[f"{name}/{i}/weight"], parameters.get(f"{name}/{i}/bias")
+        block = 1
         if i == 0:
             weight, bias = _scaled(leaf, weight, bias)
         if kernel % stride == 0:
-            if i > 0:
-                x = _blocks(x, kernel, stride)
+            block = stride if i > 0 else 1  # images come in blocks
             weight, stride = _over_blocks(weight, stride, pixels_first=i > 0), 1
-        x = functional.conv2d(x, weight.to(dtype), None if bias is None else bias.to(dtype), stride).relu_()
+        layers.append(_Layer(weight.to(dtype), None if bias is None else bias.to(dtype), stride, kernel, block))
+    weight, bias = parameters[f"{name}/out/weight"], parameters[f"{name}/out/bias"]
+    return ReadyCNN(tuple(layers), weight.to(dtype), bias.to(dtype))
+
+
+def run_cnn(cnn: ReadyCNN, blocks: Tensor) -> Tensor:
+    """Features [N, image_features] in float32."""
+    x = blocks.to(cnn.weight.dtype).permute(0, 3, 1, 2)
+    for layer in cnn.layers:
+        x = functional.conv2d(_blocks(x, layer.kernel, layer.block), layer.weight, layer.bias, layer.stride).relu_()
     # Pixel by pixel, as it lies.
     flat = x.permute(0, 2, 3, 1).flatten(1)
-    weight, bias = parameters[f"{name}/out/weight"], parameters[f"{name}/out/bias"]
-    return torch.addmm(bias.to(dtype), flat, weight.to(dtype)).relu_().to(torch.float32)
+    return torch.addmm(cnn.bias, flat, cnn.weight).relu_().to(torch.float32)
 
 
 def _scaled(leaf: ObservationLeaf, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from whorl.config.schema import Config
+
 Precision = Literal["float32", "bfloat16"]
 
 _CPU_FLAGS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
@@ -23,6 +25,11 @@ def resolve_precision(
     if asked != "auto":
         return asked
     return "bfloat16" if images and has_bfloat16(device, cpuinfo) else "float32"
+
+
+def acting_precision(config: Config) -> Precision:
+    """In which numbers actors compute: the learner's, where that is a processor too."""
+    return "bfloat16" if config.run.precision == "bfloat16" and config.resources.device == "cpu" else "float32"
 
 
 def has_bfloat16(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:

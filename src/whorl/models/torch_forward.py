@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from whorl.models.cnn import forward_cnn
+from whorl.models.cnn import ReadyCNN, forward_cnn, run_cnn
 from whorl.models.lstm import unroll_lstm
 from whorl.models.network import ActingNetwork, Network
 from whorl.ops.namespace import AnyArray
@@ -54,21 +54,25 @@ def forward(
 
 
 def forward_policy(
-    network: Network, parameters: Parameters, inputs: Inputs
+    network: Network, parameters: Parameters, inputs: Inputs, ready: Mapping[str, ReadyCNN] | None = None
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """The policy's outputs [N, width] alone, and the recurrent state after the last row."""
     if network.shared:
-        hidden, state = forward_trunk(network, parameters, inputs)
+        hidden, state = forward_trunk(network, parameters, inputs, ready=ready)
     else:
         hidden, state = forward_tower(network, parameters, "policy", inputs.features), None
     return forward_head(parameters, "policy", hidden).t(), state
 
 
 def forward_trunk(
-    network: Network, parameters: Parameters, inputs: Inputs, image_dtype: torch.dtype = torch.float32
+    network: Network,
+    parameters: Parameters,
+    inputs: Inputs,
+    image_dtype: torch.dtype = torch.float32,
+    ready: Mapping[str, ReadyCNN] | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """What policy and value share: images, encoder, core."""
-    trunk = forward_features(network, parameters, inputs, image_dtype)
+    trunk = forward_features(network, parameters, inputs, image_dtype, ready)
     if not network.recurrent:
         return trunk, None
     assert inputs.first is not None
@@ -80,11 +84,20 @@ def forward_trunk(
 
 
 def forward_features(
-    network: Network, parameters: Parameters, inputs: Inputs, image_dtype: torch.dtype = torch.float32
+    network: Network,
+    parameters: Parameters,
+    inputs: Inputs,
+    image_dtype: torch.dtype = torch.float32,
+    ready: Mapping[str, ReadyCNN] | None = None,
 ) -> Tensor:
-    """What goes into the core or the heads of a shared trunk: [N, trunk width]."""
-    images = network.encoder.images
-    parts = [forward_cnn(leaf, parameters, inputs.images[leaf.name], image_dtype) for leaf in images]
+    """What goes into the core or the heads of a shared trunk: [N, trunk width]. ``ready`` is what was made before of
+    the parameters that images go through."""
+    parts = [
+        run_cnn(ready[leaf.name], inputs.images[leaf.name])
+        if ready is not None
+        else forward_cnn(leaf, parameters, inputs.images[leaf.name], image_dtype)
+        for leaf in network.encoder.images
+    ]
     if network.encoder.width:
         encoded = inputs.features
         for i in range(network.encoder_layers):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TextIO
 
@@ -26,6 +26,10 @@ class Console(Protocol):
         """Show this, unless something was shown just now. Call it as often as you like."""
         ...
 
+    def say(self, lines: Sequence[str]) -> None:
+        """Show these as they are, before anything else."""
+        ...
+
     def finish(self, status: RunStatus, result: Result, path: Path) -> None:
         """Show the last state and the summary with the next steps."""
         ...
@@ -39,6 +43,8 @@ class QuietConsole:
     """Shows nothing."""
 
     def update(self, status: RunStatus) -> None: ...
+
+    def say(self, lines: Sequence[str]) -> None: ...
 
     def finish(self, status: RunStatus, result: Result, path: Path) -> None: ...
 
@@ -62,6 +68,11 @@ class PlainConsole:
         if self._clock() - self._shown_at >= self.every_s:
             self._shown_at = self._clock()
             write_line(self._stream, plain_line(status))
+
+    def say(self, lines: Sequence[str]) -> None:
+        """As they are."""
+        for line in lines:
+            write_line(self._stream, line)
 
     def finish(self, status: RunStatus, result: Result, path: Path) -> None:
         """The last line, and the summary."""

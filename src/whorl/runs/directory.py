@@ -7,20 +7,26 @@ runs/ppo-CartPole-v1-1/
     logs/            one file per role
     result.json      at the end
     lock             who writes here, and the fencing token
+    job/             of the batch job that it runs in, where there is one: its script, and how its nodes meet
     wish-ID.json, answer-ID.json    what another process asks of the run (whorl resize)
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from whorl.errors import BadInputError
 from whorl.runs.checkpoint.reading import newest_token
 from whorl.runs.files import file_safe, os_reason, write_atomic
 from whorl.runs.lock import RunLock, is_held
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class RunDirectory:
         try:
             if path is not None:
                 return cls._create_at(Path(path))
-            return cls._create_numbered(Path(root), f"{file_safe(agent)}-{file_safe(env)}")
+            return cls._create_numbered(Path(root), f"{file_safe(agent)}-{file_safe(env)}", cls._create_at)
         except (OSError, ValueError) as error:
             where = root if path is None else path
             raise BadInputError(
@@ -67,21 +73,42 @@ class RunDirectory:
         if path.exists() and not path.is_dir():
             raise BadInputError(f"{path}: a file is in the way; give another --run-dir")
         path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
+        if not _is_free(path):
             raise _occupied(path)
         try:
             # Of two runs that start at once, the one that makes this subdirectory has the place.
             (path / "checkpoints").mkdir()
         except FileExistsError:
             raise _occupied(path) from None
-        (path / "logs").mkdir()
+        (path / "logs").mkdir(exist_ok=True)
         return cls(path)
 
     @classmethod
-    def _create_numbered(cls, root: Path, stem: str) -> RunDirectory:
+    def reserve(cls, path: Path | str | None, agent: str, env: str, root: Path | str = "runs") -> Path:
+        """A place for a run that a batch job will begin later: a directory with nothing but ``job`` and ``logs``."""
+        try:
+            if path is None:
+                return cls._create_numbered(Path(root), f"{file_safe(agent)}-{file_safe(env)}", _furnish)
+            if Path(path).exists() and not (Path(path).is_dir() and _is_free(Path(path))):
+                raise _occupied(Path(path))
+            return _furnish(Path(path))
+        except (OSError, ValueError) as error:
+            raise BadInputError(f"{path or root}: cannot make a run directory: {os_reason(error)}") from error
+
+    @classmethod
+    def free_place(cls, path: Path | str | None, agent: str, env: str, root: Path | str = "runs") -> Path:
+        """Where ``reserve`` would make one now. Makes nothing."""
+        if path is None:
+            stem = f"{file_safe(agent)}-{file_safe(env)}"
+            return Path(root) / f"{stem}-{_next_number(Path(root), stem)}"
+        if Path(path).exists() and not (Path(path).is_dir() and _is_free(Path(path))):
+            raise _occupied(Path(path))
+        return Path(path)
+
+    @classmethod
+    def _create_numbered(cls, root: Path, stem: str, make: Callable[[Path], Made]) -> Made:
         root.mkdir(parents=True, exist_ok=True)
-        taken = (re.fullmatch(re.escape(stem) + r"-(\d{1,9})", entry.name) for entry in root.iterdir())
-        number = 1 + max((int(match[1]) for match in taken if match), default=0)
+        number = _next_number(root, stem)
         while True:
             path = root / f"{stem}-{number}"
             try:
@@ -89,7 +116,7 @@ class RunDirectory:
             except FileExistsError:
                 number += 1
                 continue
-            return cls._create_at(path)
+            return make(path)
 
     @classmethod
     def open(cls, path: Path | str) -> RunDirectory:
@@ -118,6 +145,43 @@ class RunDirectory:
     def write_config(self, toml: str) -> None:
         """The resolved configuration, once, before the run starts."""
         write_atomic(self.config, toml.encode())
+
+
+def _next_number(root: Path, stem: str) -> int:
+    names = [entry.name for entry in root.iterdir()] if root.is_dir() else []
+    taken = (re.fullmatch(re.escape(stem) + r"-(\d{1,9})", name) for name in names)
+    return 1 + max((int(match[1]) for match in taken if match), default=0)
+
+
+def give_back(path: Path) -> None:
+    """Remove a place that was reserved for a job that is not to be."""
+    with contextlib.suppress(OSError):
+        for name in ("job.sh", "node.sh"):
+            (path / "job" / name).unlink(missing_ok=True)
+        for folder in (path / "job", path / "logs", path):
+            folder.rmdir()  # only when it is empty
+
+
+def _furnish(path: Path) -> Path:
+    for name in ("logs", "job"):
+        (path / name).mkdir(parents=True, exist_ok=True)
+    (path / "job").chmod(0o700)
+    return path
+
+
+def _is_free(path: Path) -> bool:
+    """Empty, or kept for this very run by a batch job that is about to begin it."""
+    names = {entry.name for entry in path.iterdir()}
+    return not names or ("job" in names and names <= {"job", "logs"})
+
+
+def clear_unbegun(path: Path) -> None:
+    """A job that was ended between making the directory and writing down what to run has left nothing to go on with:
+    its empty folders would only be in the way."""
+    with contextlib.suppress(OSError):
+        if not (path / "config.toml").exists() and not is_held(path / "lock"):
+            (path / "checkpoints").rmdir()
+            (path / "lock").unlink(missing_ok=True)
 
 
 def _occupied(path: Path) -> BadInputError:

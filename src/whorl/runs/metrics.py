@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from whorl.errors import BadInputError
-from whorl.runs.files import os_reason
+from whorl.runs.files import open_for_lines, os_reason
 from whorl.types import Array, Arrays
 
 Record = Mapping[str, float | int | bool | None]
@@ -55,7 +55,7 @@ class MetricsWriter:
         self.dropped = 0
         self.last_error = ""
         try:
-            self._descriptor = _open_for_append(path)
+            self._descriptor = open_for_lines(path)
         except OSError as error:
             raise BadInputError(f"{path}: cannot write metrics: {os_reason(error)}") from error
 
@@ -188,21 +188,6 @@ class EpisodeWindow:
 def _mean_of_known(values: Iterable[float]) -> float | None:
     known = [value for value in values if not math.isnan(value)]
     return math.fsum(known) / len(known) if known else None
-
-
-def _open_for_append(path: Path) -> int:
-    """Open at the end of the last whole line: a crash may have left a part of one."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-    end = os.fstat(descriptor).st_size
-    while end:
-        start = max(0, end - 65536)
-        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            end = start + newline + 1
-            break
-        end = start
-    os.ftruncate(descriptor, end)
-    return descriptor
 
 
 def _end_of(path: Path, update: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -55,6 +56,11 @@ class LiveConsole:
             if not self._live.is_started:
                 self._live.start()
             self._live.update(draw_panel(status, self._ascii_only), refresh=True)
+
+    def say(self, lines: Sequence[str]) -> None:
+        """Above the panel."""
+        for line in lines:
+            write_line(self._stream, line)
 
     def finish(self, status: RunStatus, result: Result, path: Path) -> None:
         """Leave the last panel standing, and the summary below it."""

@@ -62,9 +62,9 @@ def plot_runs(paths: Sequence[Path | str], out: Path | str) -> Path:
     """Draw return and speed over environment steps, one colour per run (or per group of seeds); returns the picture."""
     if not paths:
         raise BadInputError("nothing to plot: give at least one run directory")
-    figure_class = _figure_class()
+    make_figure = figure_class()
     groups = group_runs([_read(Path(path)) for path in paths])
-    figure = figure_class(figsize=(9.0, 6.0), dpi=150, layout="constrained")
+    figure = make_figure(figsize=(9.0, 6.0), dpi=150, layout="constrained")
     returns, speed = figure.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
     for index, group in enumerate(groups):
         colour = _COLOURS[index % len(_COLOURS)]
@@ -211,7 +211,8 @@ def _word(config: dict[str, Any], table: str, name: str) -> str:
     return plain if isinstance(plain, str) else str(_table(config, table).get(name, ""))
 
 
-def _figure_class() -> Any:
+def figure_class() -> Any:
+    """Matplotlib's ``Figure``; ``MissingExtraError`` without it."""
     try:
         from matplotlib.figure import Figure  # not pyplot: no display, no global state
     except ImportError as error:

@@ -24,10 +24,11 @@ ANSWER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Wish:
-    """So many actors."""
+    """So many actors; or that the run is saved and stops."""
 
     id: str
-    actors: int
+    actors: int | None = None
+    stop: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Answer:
     refused: bool = False
 
 
-def ask(run_dir: Path, actors: int, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
-    """Wish for so many actors, and wait for the answer. ``BadInputError`` where the run refuses."""
-    wish = Wish(secrets.token_hex(8), actors)
+def ask(run_dir: Path, actors: int | None = None, *, stop: bool = False, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+    """Wish for so many actors, or for the end, and wait for the answer. ``BadInputError`` where the run refuses."""
+    wish = Wish(secrets.token_hex(8), actors, stop)
     asked, answered = run_dir / f"wish-{wish.id}.json", run_dir / f"answer-{wish.id}.json"
     end = time.monotonic() + timeout_s
     try:

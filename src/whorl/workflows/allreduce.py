@@ -18,8 +18,9 @@ from whorl.engines.contract import Channel, Group, GroupSpec, Plan, Role, RoleGe
 from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.learners.desk import Desk
-from whorl.learners.learner import Learner, tally_layout
+from whorl.learners.learner import Learner
 from whorl.learners.loop import learn
+from whorl.learners.tally import tally_layout
 from whorl.workflows.contract import Workflow
 from whorl.workflows.own_lanes import OwnLanes
 from whorl.workflows.wiring import environments_of, layout_of_trajectories, learner_ids

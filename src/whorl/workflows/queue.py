@@ -17,7 +17,7 @@ from dataclasses import replace
 from whorl.actors.actor import Actor
 from whorl.config.actors_schedule import fewest_actors
 from whorl.config.schema import Config
-from whorl.engines.contract import Board, BoardSpec, Channel, Group, Plan, Role, RoleGenerator, RoleSpec
+from whorl.engines.contract import Board, BoardSpec, Channel, ChannelSpec, Group, Plan, Role, RoleGenerator, RoleSpec
 from whorl.errors import ConfigError
 from whorl.job import Job
 from whorl.learners.desk import Desk
@@ -90,6 +90,12 @@ def plan(job: Job) -> Plan:
     ]
     everybody = tuple(f"trajectories/{actor.index}" for actor in actor_ids(job))
 
+    def opened(spec: ChannelSpec) -> ChannelSpec:
+        """Its owner comes first: that is where the queue lies on engines that must choose."""
+        (owner,) = spec.readers
+        helpers = tuple(learner for learner in learners if learner != owner)
+        return replace(spec, readers=(owner, *helpers), one_sided=True)
+
     def rewired(spec: RoleSpec) -> RoleSpec:
         own = tuple(board.name for board in boards if spec.id in (board.writer, *board.readers))
         if not own:
@@ -100,7 +106,7 @@ def plan(job: Job) -> Plan:
     return replace(
         whole,
         roles=tuple(rewired(spec) for spec in whole.roles),
-        channels=tuple(replace(spec, readers=learners) if spec.name in everybody else spec for spec in whole.channels),
+        channels=tuple(opened(spec) if spec.name in everybody else spec for spec in whole.channels),
         boards=(*whole.boards, *boards),
     )
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from whorl.actors.actor import Actor
 from whorl.actors.ladder import Ladder, ladder_powers
+from whorl.actors.scoring import PRIORITY, Scores
 from whorl.agents.contract import AgentSpec
 from whorl.agents.registry import get_agent
 from whorl.config.schema import Config
@@ -48,7 +49,10 @@ def run_actor(
     """Collect with the newest weights, and say how surprising each row was."""
     job = Job.from_plain(role.job)
     spec, lanes = job.agent_spec, job.lane_map
-    scores = job.agent.postprocess(job.config.agent, job.env) if spec.priority_rows and job.agent.postprocess else None
+    scores = None
+    if spec.priority_rows and job.agent.postprocess:
+        shared = job.config.workflow.postprocess == "ranks"
+        scores = Scores(job.agent.postprocess(job.config.agent, job.env), weights.layout, shared)
     with Actor(job, role, weights.layout, commands, answers) as actor:
         powers = ladder_powers(lanes.lanes_of_actor(role.id.index), lanes.lanes, job.config.workflow.exploration_ladder)
         if spec.exploration:
@@ -57,7 +61,7 @@ def run_actor(
         def finish(trajectory: Arrays) -> None:
             if scores is not None:
                 role.clock.enter("inference")
-                trajectory["priority"][:] = scores(actor.weight_views, trajectory)
+                trajectory[PRIORITY][:] = scores(actor.weights, actor.weight_views, actor.version, trajectory)
                 role.clock.enter("transfer")
 
         number = yield from actor.begin()
@@ -137,7 +141,7 @@ def _back(learner: RoleId, store: RoleId) -> str:
 def _with_priorities(trajectory: Layout, agent: AgentSpec, lanes: int) -> Layout:
     if not agent.priority_rows:
         return trajectory
-    return Layout((*trajectory.fields, Field("priority", (agent.priority_rows, lanes), "float32")))
+    return Layout((*trajectory.fields, Field(PRIORITY, (agent.priority_rows, lanes), "float32")))
 
 
 def _rewired(spec: RoleSpec, store_of: dict[RoleId, RoleId], stores: tuple[RoleId, ...], prioritised: bool) -> RoleSpec:
@@ -186,6 +190,9 @@ def check(config: Config, agent: AgentSpec) -> None:
             f"{config.agent_name} holds its memory itself, and in replay others hold it, for which an agent needs "
             "Agent.memory, AgentSpec.draws and a learning half with draw_from: use --workflow async"
         )
+    if config.workflow.postprocess == "ranks" and not (agent.priority_rows and resources.ranks_per_env > 1):
+        what = "--ranks-per-env 2, so that there are some" if agent.priority_rows else "agent.replay.prioritised=true"
+        raise ConfigError(f"workflow.postprocess = 'ranks' has nothing to compute, or no idle ranks: use {what}")
     if shards > resources.actors:
         raise ConfigError(
             f"workflow.replay_shards = {shards}: each replay has actors of its own, and there are "
@@ -212,7 +219,7 @@ REPLAY = Workflow(
     exact=False,
     in_order=False,
     has_strands=True,
-    settings=("replay_shards", "samples_per_insert", "exploration_ladder"),
+    settings=("replay_shards", "samples_per_insert", "exploration_ladder", "postprocess"),
     settle=settle,
     check=check,
 )

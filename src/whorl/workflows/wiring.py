@@ -8,7 +8,7 @@ from whorl.config.actors_schedule import actors_at
 from whorl.engines.contract import BoardSpec, ChannelSpec, GroupSpec, Plan, RoleId, RoleSpec
 from whorl.envs.hosted import host_layouts
 from whorl.job import Job
-from whorl.learners.learner import tally_layout
+from whorl.learners.tally import tally_layout
 from whorl.trajectory.layout import trajectory_layout
 from whorl.types import Layout
 
@@ -106,7 +106,7 @@ def environments_of(job: Job, actor: RoleId) -> tuple[list[RoleSpec], list[Chann
     for lane in _hosted_lanes(job, actor):
         host = RoleId("env", lane)
         wires = {"commands": f"commands/{lane}", "answers": f"answers/{lane}"}
-        roles.append(RoleSpec(host, "whorl.actors.host:run_env", wires, notify=(actor,)))
+        roles.append(RoleSpec(host, "whorl.actors.host:run_env", wires, notify=(actor,), beside=actor))
         channels.append(ChannelSpec(f"commands/{lane}", commands, 2, actor, (host,)))
         channels.append(ChannelSpec(f"answers/{lane}", answers, 2, host, (actor,)))
     return roles, channels

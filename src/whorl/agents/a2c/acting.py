@@ -10,7 +10,7 @@ from whorl.types import EnvSpec
 
 def spec(config: A2CConfig, env: EnvSpec) -> AgentSpec:
     """What A2C stores and sends."""
-    return build_spec(config, env, corrected=config.vtrace, gradient_steps=1)
+    return build_spec(config, env, corrected=config.vtrace)
 
 
 def policy(config: A2CConfig, env: EnvSpec) -> ActorCriticPolicy:

@@ -6,8 +6,9 @@ import numpy as np
 
 from whorl.agents.actor_critic.settings import ActorCriticConfig
 from whorl.agents.contract import Acted, AgentSpec
-from whorl.models.acting import ActingForward, acting_forward
+from whorl.models.acting import ActingForwards
 from whorl.models.network import Network
+from whorl.models.precision import Precision
 from whorl.types import Array, Arrays, EnvSpec, Field, Layout
 
 SUMS_WIDTH = 8
@@ -24,9 +25,17 @@ def moments_width(network: Network) -> int:
     return sum(int(np.prod(leaf.shape)) for leaf in network.encoder.normalised) + 1
 
 
-def build_spec(config: ActorCriticConfig, env: EnvSpec, corrected: bool, gradient_steps: int) -> AgentSpec:
+def build_spec(
+    config: ActorCriticConfig,
+    env: EnvSpec,
+    corrected: bool,
+    epochs: int = 1,
+    minibatches: int = 1,
+    whole_lanes: bool = False,
+) -> AgentSpec:
     """What an actor-critic agent stores and sends. One that is ``corrected`` by V-trace may learn from stale data."""
     network = build_network(config, env)
+    whole_lanes = whole_lanes or network.recurrent
     gradient_size = Layout(tuple(parameter.field for parameter in network.parameters)).size_bytes // 4
     return AgentSpec(
         fields=network.head.fields,
@@ -43,8 +52,9 @@ def build_spec(config: ActorCriticConfig, env: EnvSpec, corrected: bool, gradien
         rows=config.rows,
         staleness="correctable" if corrected else "strict",
         discount=config.discount,
+        fewest_lanes=minibatches if whole_lanes else -(-minibatches // config.rows),
         wants_discounted_return=config.normalise_rewards or config.normalise_observations,
-        gradient_steps=gradient_steps,
+        gradient_steps=epochs * minibatches,
         parameters=network.everything,
         acting=network.acting,
     )
@@ -56,14 +66,14 @@ class ActorCriticPolicy:
     def __init__(self, config: ActorCriticConfig, env: EnvSpec, spec: AgentSpec) -> None:
         self.spec = spec
         self.network = build_network(config, env)
-        self._forwards: dict[int, ActingForward] = {}
+        self._forward = ActingForwards(self.network)
 
     def act(self, weights: Arrays, observation: Arrays, state: Arrays, first: Array, noise: Array | None) -> Acted:
         """Actions for [lanes] rows; ``noise`` None takes the likeliest."""
-        lanes = len(first)
-        forward = self._forwards.get(lanes)
-        if forward is None:
-            forward = self._forwards[lanes] = acting_forward(self.network, lanes)
-        outputs, after = forward(weights, observation, state, first)
+        outputs, after = self._forward(weights, observation, state, first)
         actions, fields = self.network.head.choose(outputs, weights.get("policy/log_std"), noise)
         return Acted(actions, fields, after)
+
+    def renew(self, weights: Arrays, precision: Precision) -> None:
+        """New weights have come."""
+        self._forward.renew(weights, precision)

@@ -25,7 +25,7 @@ from whorl.agents.actor_critic.optimiser import Optimiser
 from whorl.agents.actor_critic.settings import ActorCriticConfig
 from whorl.agents.actor_critic.shard import Shard
 from whorl.agents.contract import AgentSpec, LearnerSettings, Progress, Step
-from whorl.errors import CheckpointError, ConfigError, WhorlError
+from whorl.errors import CheckpointError, WhorlError
 from whorl.models.differentiable import differentiable
 from whorl.models.flat import FlatParameters
 from whorl.ops.namespace import host
@@ -41,8 +41,6 @@ class ActorCriticLearning(ABC):
     """What ``Gradients.sums`` holds after the number of rows."""
     epochs: int = 1
     minibatches: int = 1
-    whole_lanes: bool = False
-    """A minibatch is whole lanes even where the network is not recurrent."""
 
     def __init__(
         self,
@@ -58,7 +56,6 @@ class ActorCriticLearning(ABC):
         self.network = build_network(config, env)
         self._config = config
         self._compile = settings.compile
-        self._check_minibatches(settings)
         device = torch.device(settings.device)
         self._device = device
         self._parameters = FlatParameters(self.network, settings.seed, device)
@@ -220,20 +217,6 @@ class ActorCriticLearning(ABC):
         scale = min(1.0, self._config.max_grad_norm / (norm + 1e-6)) / rows
         self._gradient_norms.append(norm)
         self._optimiser.apply(gradient * scale, self._learning_rate)
-
-    def _check_minibatches(self, settings: LearnerSettings) -> None:
-        """None may be empty; where one is whole lanes, there must be enough of them in each shard."""
-        lanes = settings.lanes // settings.shards
-        if lanes * self._config.rows < self.minibatches:
-            raise ConfigError(
-                f"agent.minibatches = {self.minibatches}: each shard has {lanes * self._config.rows} rows; use fewer"
-            )
-        if (self.whole_lanes or self.network.recurrent) and lanes < self.minibatches:
-            why = "" if self.whole_lanes else " with an LSTM"
-            raise ConfigError(
-                f"agent.minibatches = {self.minibatches} needs as many lanes in each shard{why}, and there are"
-                f" {lanes}: use more environments or fewer minibatches"
-            )
 
 
 def check_same_layout(expected: Arrays, arrays: Mapping[str, Array]) -> None:

@@ -9,8 +9,9 @@ from whorl.agents.dqn.config import DQNConfig
 from whorl.agents.off_policy.parameters import ParameterPlan
 from whorl.agents.off_policy.spec import build_spec
 from whorl.errors import ConfigError
-from whorl.models.acting import ActingForward, acting_forward
+from whorl.models.acting import ActingForwards
 from whorl.models.network import Network
+from whorl.models.precision import Precision
 from whorl.types import Array, Arrays, EnvSpec, Field
 
 EPSILON = Field("epsilon", (), "float32")
@@ -60,20 +61,20 @@ class DQNPolicy:
         self.network = build_network(config, env)
         self._dtype = env.action.dtype
         self._choices = env.action.nvec[0]
-        self._forwards: dict[int, ActingForward] = {}
+        self._forward = ActingForwards(self.network)
 
     def act(self, weights: Arrays, observation: Arrays, state: Arrays, first: Array, noise: Array | None) -> Acted:
         """Actions for [lanes] rows; ``noise`` None never explores."""
-        lanes = len(first)
-        forward = self._forwards.get(lanes)
-        if forward is None:
-            forward = self._forwards[lanes] = acting_forward(self.network, lanes)
-        outputs, after = forward(weights, observation, state, first)
+        outputs, after = self._forward(weights, observation, state, first)
         actions = outputs.argmax(axis=1)
         if noise is not None:
             random = np.minimum((noise[:, 1] * self._choices).astype(np.int64), self._choices - 1)
             actions = np.where(noise[:, 0] < weights["epsilon"], random, actions)
         return Acted(actions.astype(self._dtype, copy=False), {}, after)
+
+    def renew(self, weights: Arrays, precision: Precision) -> None:
+        """New weights have come."""
+        self._forward.renew(weights, precision)
 
 
 def policy(config: DQNConfig, env: EnvSpec) -> DQNPolicy:

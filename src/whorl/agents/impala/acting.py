@@ -10,7 +10,7 @@ from whorl.types import EnvSpec
 
 def spec(config: ImpalaConfig, env: EnvSpec) -> AgentSpec:
     """What IMPALA stores and sends."""
-    return build_spec(config, env, corrected=True, gradient_steps=config.minibatches)
+    return build_spec(config, env, corrected=True, minibatches=config.minibatches, whole_lanes=True)
 
 
 def policy(config: ImpalaConfig, env: EnvSpec) -> ActorCriticPolicy:

@@ -28,7 +28,6 @@ class ImpalaLearning(ActorCriticLearning):
     """Policy gradient weighed by rho, value error, entropy bonus; one pass over each batch."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "rho", "kl")
-    whole_lanes = True
 
     def __init__(self, config: ImpalaConfig, env: EnvSpec, settings: LearnerSettings) -> None:
         self.minibatches = config.minibatches

@@ -10,7 +10,7 @@ from whorl.types import EnvSpec
 
 def spec(config: PPOConfig, env: EnvSpec) -> AgentSpec:
     """What PPO stores and sends."""
-    return build_spec(config, env, corrected=config.vtrace, gradient_steps=config.epochs * config.minibatches)
+    return build_spec(config, env, corrected=config.vtrace, epochs=config.epochs, minibatches=config.minibatches)
 
 
 def policy(config: PPOConfig, env: EnvSpec) -> ActorCriticPolicy:

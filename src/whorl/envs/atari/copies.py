@@ -3,10 +3,13 @@
 ALE skips, pools, shrinks and stacks frames in C++. What is added here is what it has not: lives that end an episode but
 not the game, the game's own score beside clipped rewards, and coming back to where a game stood.
 
-A *new game* is a reset with a seed: ALE loads the ROM again, waits up to ``noop_max`` frames and presses fire. After a
-lost life an episode *opens* with one step of fire (of nothing, where a game has no fire) in the same game, and its
-stack of frames begins empty. Where such a step ends the game, a new one begins instead, and the old one's score goes
-untold.
+A game begins with up to ``noop_max`` frames of nothing and a press of fire. Its console may be *loaded* for it: ALE
+makes a new one from the ROM and a seed, which takes as long as some hundred steps. Or the game *follows* another on the
+same console, which takes as long as ten; it is then decided by the seed of the last load and all that was done since.
+
+After a lost life an episode *opens* with one step of fire (of nothing, where a game has no fire) in the same game, and
+its stack of frames begins empty. Where such a step ends the game, a new one begins instead, and the old one's score
+goes untold.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from whorl.envs.atari.settings import MOST, Settings
+from whorl.envs.atari.settings import MOST, STEPS_PER_LOAD, Settings
 from whorl.types import Array
 
 SCREEN = (210, 160)
-_OPENED = 255
-"""In a game's history: an episode opened after a lost life."""
+_BEGAN = 255
+"""In a console's history: an episode began here, in the same game after a lost life or in one that follows."""
 _SEED = struct.Struct("<q")
 
 
@@ -61,11 +64,12 @@ def open_consoles(settings: Settings, copies: int, colour: bool = False) -> Any:
 class Copies:
     """Consoles whose observations go into ``block`` [copies, frame_stack, size, size].
 
-    copies.restart({0: seed, 1: seed})            # new games
+    copies.restart({0: seed, 1: seed})            # new games, on consoles loaded for them
     rewards, terminated, truncated = copies.step(actions, {1: seed})   # 0 steps, 1 begins an episode
     """
 
-    def __init__(self, settings: Settings, block: Array, filmed: bool = False) -> None:
+    def __init__(self, settings: Settings, block: Array, filmed: bool = False, follows: bool = True) -> None:
+        """``follows``: whether games may follow each other; else a console is loaded for each."""
         copies = len(block)
         self._settings, self._block = settings, block
         self._ale = open_consoles(settings, copies)
@@ -83,38 +87,46 @@ class Copies:
         self.between_lives = np.zeros(copies, np.bool_)
         """Whose last step lost a life that ended an episode: the game goes on."""
         self._hidden = np.zeros(copies, np.int64)  # the oldest frames of a stack, which are of the life before
-        self._history = _History(settings, copies) if settings.episodic_life else None
+        self.game_over = np.zeros(copies, np.bool_)
+        """Whose last step ended the game: ALE begins another one with the next."""
+        self._follows = follows and settings.may_follow
+        self._history = _History(settings, copies) if settings.has_history else None
 
     def restart(self, seeds: Mapping[int, int]) -> None:
-        """Begin new games, each with its seed, and leave the other copies alone."""
+        """Load consoles for new games, each with its seed, and leave the other copies alone."""
         lanes = list(seeds)
-        self._block[lanes] = self._new_games(seeds)[lanes]
-        self.between_lives[lanes] = False
+        self._block[lanes] = self._load(seeds)[lanes]
+        self.between_lives[lanes] = self.game_over[lanes] = False
 
     def step(self, actions: Array, seeds: Mapping[int, int]) -> tuple[Array, Array, Array]:
         """Step every copy, but begin an episode in those of ``seeds``: their rewards and ends mean nothing."""
+        beginning = list(seeds)
+        followed = [lane for lane in beginning if self.game_over[lane] and self._may_follow(lane)]
         if seeds:
             actions = actions.copy()
-            actions[list(seeds)] = self._opening
+            actions[beginning] = self._opening
         observation, points, over, truncated, lives = self._send(actions)
-        terminated = over.copy()
-        lost = (lives < self.lives) & (lives > 0)
+        terminated, ended = over.copy(), over | truncated
+        lost = (lives < self.lives) & (lives > 0) & ~ended
         self.lives = lives
         self.scores += points
         self.lengths += 1
         np.maximum(self._hidden - 1, 0, out=self._hidden)
-        ended = over | truncated
         if self._history is not None:
-            lost &= ~ended
+            self._history.note(actions, beginning)
+        if self._settings.episodic_life:
             terminated |= lost
-            self._history.note(actions, [lane for lane in seeds if self.between_lives[lane]])
         if seeds:
-            lost[list(seeds)] = False  # a life that the opening costs
-            new = {lane: seed for lane, seed in seeds.items() if ended[lane] or not self.between_lives[lane]}
-            self._hidden[[lane for lane in seeds if lane not in new]] = self._settings.frame_stack - 1
-            if new:
-                observation = self._new_games(new)
-        if self._history is not None:
+            lost[beginning] = False  # a life that the opening costs
+            opened = [lane for lane in beginning if self.between_lives[lane] and not ended[lane]]
+            self._hidden[opened] = self._settings.frame_stack - 1
+            self._clear_scores(followed)
+            to_load = {lane: seed for lane, seed in seeds.items() if lane not in (*opened, *followed)}
+            if to_load:
+                observation = self._load(to_load)
+                ended[list(to_load)] = False
+        self.game_over = ended
+        if self._settings.episodic_life:
             self.between_lives = lost
         np.copyto(self._block, observation)
         for lane in np.flatnonzero(self._hidden).tolist():
@@ -130,28 +142,30 @@ class Copies:
         return told
 
     def states(self) -> list[bytes]:
-        """What ``bring_back`` needs: each game's seed and all that was done in it."""
-        assert self._history is not None, "games without lives are brought back by their actions alone"
+        """What ``bring_back`` needs: the seed each console was loaded with, and all that was done on it."""
+        assert self._history is not None, "these games are brought back by the actions of their episodes"
         return self._history.states()
 
     def bring_back(self, states: Mapping[int, bytes]) -> None:
-        """Play games again up to where they stood, all at once; those of the other copies are then anybody's."""
+        """Play again what was played, all at once, up to where it stood; the other copies are then anybody's."""
         games = {lane: read_state(state) for lane, state in states.items()}
         rows = max(len(done) for _, done in games.values())
         begins = {lane: rows - len(done) for lane, (_, done) in games.items()}
         self.restart({lane: games[lane][0] if lane in games else 0 for lane in range(len(self._block))})
         actions = np.zeros(len(self._block), np.int64)
-        for row in range(rows):
+        for row in range(rows + 1):
             late = {lane: games[lane][0] for lane, begin in begins.items() if begin == row > 0}
             if late:
                 self.restart(late)
-            opens = {}
+            if row == rows:
+                return
+            begun = {}
             for lane, (seed, done) in games.items():
                 action = int(done[row - begins[lane]]) if row >= begins[lane] else 0
-                actions[lane] = 0 if action == _OPENED else action
-                if action == _OPENED:
-                    opens[lane] = seed
-            self.step(actions, opens)
+                actions[lane] = 0 if action == _BEGAN else action
+                if action == _BEGAN:
+                    begun[lane] = seed
+            self.step(actions, begun)
 
     def close(self) -> None:
         """End ALE's threads."""
@@ -166,8 +180,15 @@ class Copies:
             self.pictures = self._film.recv()[0][:, 0]
         return observation, points, over, truncated.copy(), info["lives"]
 
-    def _new_games(self, seeds: Mapping[int, int]) -> Array:
-        """Everybody's observation, with new games in the copies named."""
+    def _may_follow(self, lane: int) -> bool:
+        """Whether the console need not be loaded again yet: what was done on it can be done again in bearable time."""
+        return self._follows and self._history is not None and self._history.length_of(lane) < STEPS_PER_LOAD
+
+    def _clear_scores(self, lanes: list[int]) -> None:
+        self.scores[lanes] = self.lengths[lanes] = self._hidden[lanes] = 0
+
+    def _load(self, seeds: Mapping[int, int]) -> Array:
+        """Everybody's observation, with new games on consoles loaded for them in the copies named."""
         lanes = list(seeds)
         if not self._all_started:  # ALE's first reset is of all
             self._all_started = True
@@ -177,24 +198,23 @@ class Copies:
         if self._film is not None:
             self.pictures = self._film.reset(asked, drawn)[0][:, 0]
         self.lives = info["lives"]
-        self.scores[lanes] = self.lengths[lanes] = self._hidden[lanes] = 0
+        self._clear_scores(lanes)
         if self._history is not None:
             self._history.begin(dict(zip(asked, drawn, strict=True)))
         return np.asarray(observation)
 
 
 def read_state(state: bytes) -> tuple[int, Array]:
-    """The seed of a game, and all that was done in it."""
+    """The seed of a console, and all that was done on it."""
     (seed,) = _SEED.unpack_from(state)
     return seed, np.frombuffer(state, np.uint8, offset=_SEED.size)
 
 
 class _History:
-    """What was done in each game since it began: a byte for each step."""
+    """What was done on each console since it was loaded: a byte for each step."""
 
     def __init__(self, settings: Settings, copies: int) -> None:
-        longest = settings.max_frames // settings.frame_skip + 2
-        self._done = np.zeros((copies, longest), np.uint8)
+        self._done = np.zeros((copies, settings.longest_history), np.uint8)
         self._length = np.zeros(copies, np.int64)
         self._seeds = np.zeros(copies, np.int64)
         self._everyone = np.arange(copies)
@@ -204,10 +224,13 @@ class _History:
         self._length[lanes] = 0
         self._seeds[lanes] = list(seeds.values())
 
-    def note(self, actions: Array, opened: list[int]) -> None:
+    def length_of(self, lane: int) -> int:
+        return int(self._length[lane])
+
+    def note(self, actions: Array, began: list[int]) -> None:
         at = np.minimum(self._length, self._done.shape[1] - 1)  # ALE itself resets a copy that is stepped when over
         self._done[self._everyone, at] = actions
-        self._done[opened, at[opened]] = _OPENED
+        self._done[began, at[began]] = _BEGAN
         self._length = at + 1
 
     def states(self) -> list[bytes]:

@@ -19,16 +19,20 @@ Info = dict[str, Any]
 class Atari(gymnasium.Env[Any, Any]):
     """An Atari 2600 game; see ``Settings`` for what may be chosen.
 
-    A game whose last step cost a life (with ``episodic_life``) goes on with the next reset. ``info`` holds ``lives``
-    and, but for such a step, ``episode_return`` and ``game_length``: score and steps of the game so far.
+    A game whose last step cost a life (with ``episodic_life``) goes on with the next reset. Any other reset loads the
+    console, so that the seed decides about the game; but not one with ``options={"follow": True}`` after the end of a
+    game: the next one then follows on the same console, which is much quicker. ``info`` holds ``lives`` and, but for
+    such a step, ``episode_return`` and ``game_length``: score and steps of the game so far.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_S}
     episode_metrics = ("episode_return", "game_length")
     frame_stack_padding = "zero"
     get_state: Callable[[], bytes] | None = None
-    """Only with ``episodic_life``: the last episode's actions do not tell of a game that goes on over several."""
+    """Where the last episode's actions do not tell all: a game goes on over several, or follows others."""
     set_state: Callable[[bytes], None] | None = None
+    episode_options: Info = {"follow": True}
+    """What Whorl resets it with, where its state can be saved."""
 
     def __init__(self, game: str, render_mode: str | None = None, **chosen: Any) -> None:
         if render_mode not in (None, "rgb_array"):
@@ -41,7 +45,7 @@ class Atari(gymnasium.Env[Any, Any]):
         self.observation_space = spaces.Box(0, 255, shape, np.uint8)
         self.action_space = spaces.Discrete(self._copies.actions)
         self.metadata = {**self.metadata, "render_fps": FRAMES_PER_S / settings.frame_skip}
-        if settings.episodic_life:
+        if settings.has_history:
             self.get_state = lambda: self._copies.states()[0]
             self.set_state = lambda state: self._copies.bring_back({0: state})
 
@@ -50,7 +54,7 @@ class Atari(gymnasium.Env[Any, Any]):
         super().reset(seed=seed, options=options)
         if seed is None:
             seed = int(self.np_random.integers(MOST))
-        if self._copies.between_lives[0]:
+        if self._copies.between_lives[0] or ((options or {}).get("follow") and self._copies.game_over[0]):
             self._copies.step(np.zeros(1, np.int64), {0: seed})
         else:
             self._copies.restart({0: seed})

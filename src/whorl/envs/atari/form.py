@@ -8,20 +8,20 @@ from whorl.config.schema import EnvConfig
 from whorl.envs.atari.copies import Copies
 from whorl.envs.door import ObservationDoor
 from whorl.envs.registry import make_env
-from whorl.types import Array
+from whorl.types import Array, EnvSpec
 
 
 class AtariForm:
     """``Copies`` whose observations go into Whorl's block: bit for bit those of single environments."""
 
-    def __init__(self, config: EnvConfig, blocks: Sequence[Array]) -> None:
+    def __init__(self, config: EnvConfig, spec: EnvSpec, blocks: Sequence[Array]) -> None:
         (block,) = blocks
         env = make_env(config.id, config.kwargs)
         self.door = ObservationDoor(env.observation_space, config.id, config.max_observation_bytes)
         self.raised: dict[int, str] = {}
         settings = env.unwrapped.settings  # type: ignore[attr-defined]
         env.close()
-        self._copies = Copies(settings, block)
+        self._copies = Copies(settings, block, follows=spec.restore == "snapshot")
 
     @property
     def metrics(self) -> Array:
@@ -38,7 +38,7 @@ class AtariForm:
         return rewards.tolist(), terminated, truncated
 
     def states(self) -> list[bytes]:
-        """Each copy's game so far."""
+        """What was done on each console."""
         return self._copies.states()
 
     def bring_back(self, states: Mapping[int, bytes]) -> None:

@@ -6,6 +6,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 MOST = 2**31 - 1
+STEPS_PER_LOAD = 20_000
+"""Steps that are played on a console, at least, before a new game is a reason to load it again. So many, because a load
+takes as long as hundreds of steps; not more, because coming back takes playing them again."""
+_MOST_HISTORY = 60_000
+"""Bytes of a saved state that its way to the ledger has room for."""
 _WHOLE_NUMBERS = {
     "noop_max": (0, 10_000),
     "frame_skip": (1, 100),
@@ -44,6 +49,23 @@ class Settings:
     """A game is truncated here; 108,000 are half an hour of play."""
     threads: int = 1
     """Of ALE, for all consoles of one actor."""
+
+    @property
+    def longest_history(self) -> int:
+        """Steps on one console, if a game as long as can be begins on it just before it is due to be loaded."""
+        longest_game = self.max_frames // self.frame_skip + 2
+        return STEPS_PER_LOAD + longest_game if self.may_follow else longest_game
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether games may follow each other on a console: the last episode's actions do not tell of those before, so
+        that all of them must fit into a saved state."""
+        return STEPS_PER_LOAD + self.max_frames // self.frame_skip + 2 <= _MOST_HISTORY
+
+    @property
+    def has_history(self) -> bool:
+        """Whether a console's state is all that was done on it, and not the last episode's actions alone."""
+        return self.episodic_life or self.may_follow
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,4 +1,5 @@
-"""Environments of our own under ``whorl/...``: the Booster, external programs, and ones to test and to rehearse with.
+"""Environments of our own under ``whorl/...``: the Booster, a heated plate, external programs, and ones to test and to
+rehearse with.
 
 They are registered with Gymnasium when one is first asked for, and never at import.
 """
@@ -23,10 +24,12 @@ _ENTRIES = {
     "whorl/Recall-v0": "exact:Recall",
     "whorl/Dict-v0": "rich:DictObservation",
     "whorl/Image-v0": "rich:Image",
+    "whorl/Catch-v0": "rich:Catch",
     "whorl/Endless-v0": "odd:Endless",
     "whorl/Empty-v0": "odd:Empty",
     "whorl/Booster-v0": "booster.env:Booster",
     "whorl/BoosterContinuous-v0": "booster.env:BoosterContinuous",
+    "whorl/Heat-v0": "heat.env:Heat",
     "whorl/Tetris-v0": "tetris.env:Tetris",
     "whorl/TetrisGrey-v0": "tetris.env:TetrisGrey",
     "whorl/Process-v0": "process.env:Process",

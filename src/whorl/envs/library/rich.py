@@ -11,6 +11,7 @@ from gymnasium import spaces
 from whorl.envs.library.around import Info, StepResult
 
 _CAMERA = 8
+_CELL = 4
 
 
 class DictObservation(gymnasium.Env[Any, Any]):
@@ -84,3 +85,39 @@ class Image(gymnasium.Env[Any, Any]):
         image = np.zeros((self._size, self._size, 1), np.uint8)
         image[row : row + side, column : column + side] = 255
         return image
+
+
+class Catch(gymnasium.Env[Any, Any]):
+    """A ball falls through an image: move the paddle below it (left, stay, right); reward 1 if caught, else -1.
+
+    The paddle is three cells wide.
+
+    cells:  width and height of the field, and of the image in cells of 4 x 4 pixels; an episode has cells - 1 env steps
+    """
+
+    def __init__(self, cells: int = 10) -> None:
+        if cells < 4:
+            raise ValueError(f"cells must be at least 4, not {cells}")
+        self.observation_space = spaces.Box(0, 255, (cells * _CELL, cells * _CELL, 1), np.uint8)
+        self.action_space = spaces.Discrete(3)
+        self._cells, self._row, self._ball, self._paddle = cells, 0, 0, 1
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
+        """A ball in any column of the top row, the paddle in the middle of the bottom row."""
+        super().reset(seed=seed, options=options)
+        self._row, self._ball, self._paddle = 0, int(self.np_random.integers(self._cells)), self._cells // 2
+        return self._show(), {}
+
+    def step(self, action: Any) -> StepResult:
+        """The ball falls by one row."""
+        self._row += 1
+        self._paddle = min(max(self._paddle + int(action) - 1, 1), self._cells - 2)
+        landed = self._row == self._cells - 1
+        reward = (1.0 if abs(self._paddle - self._ball) <= 1 else -1.0) if landed else 0.0
+        return self._show(), reward, landed, False, {}
+
+    def _show(self) -> Any:
+        field = np.zeros((self._cells, self._cells), np.uint8)
+        field[-1, self._paddle - 1 : self._paddle + 2] = 128
+        field[self._row, self._ball] = 255
+        return np.kron(field, np.ones((_CELL, _CELL), np.uint8))[..., None]

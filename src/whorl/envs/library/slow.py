@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import time
 from pathlib import Path
@@ -14,8 +15,7 @@ from whorl.envs.library.around import Around, StepResult, one_of
 DISTRIBUTIONS = ("constant", "normal", "lognormal", "exponential", "mixture")
 SLOW_SHARE = 0.1
 """Share of long steps in a mixture."""
-MIN_LATE_S, MAX_LATE_S = 0.00005, 0.001
-"""How late a sleeper may be expected to wake up."""
+_PR_SET_TIMERSLACK = 29
 
 
 class Slow(Around):
@@ -50,7 +50,7 @@ class Slow(Around):
         self._distribution = one_of("distribution", distribution, DISTRIBUTIONS)
         self._spins = one_of("work", work, ("sleep", "spin")) == "spin"
         self._mean_s, self._cv = float(step_time_s), float(cv)
-        self._alarm = Alarm()
+        ask_for_exact_timers()
         self._histogram = read_histogram(histogram) if histogram is not None else None
         super().__init__(env, **kwargs)
 
@@ -63,10 +63,7 @@ class Slow(Around):
 
     def wait_until(self, end_s: float) -> None:
         """Return at ``end_s`` of the performance counter."""
-        if self._spins:
-            spin_until(end_s)
-        else:
-            self._alarm.wait_until(end_s)
+        (spin_until if self._spins else sleep_until)(end_s)
 
     def draw_duration(self) -> float:
         """The next step's duration in seconds."""
@@ -87,21 +84,16 @@ class Slow(Around):
         return mean
 
 
-class Alarm:
-    """Waits asleep, but for the last moments: the operating system wakes a sleeper up late, about as late each time."""
+def sleep_until(end_s: float) -> None:
+    """Return at ``end_s`` of the performance counter, asleep until then."""
+    left_s = end_s - time.perf_counter()
+    if left_s > 0:
+        time.sleep(left_s)
 
-    def __init__(self) -> None:
-        self._late_s = MIN_LATE_S
 
-    def wait_until(self, end_s: float) -> None:
-        """Return at ``end_s`` of the performance counter."""
-        wake_s = end_s - self._late_s
-        left_s = wake_s - time.perf_counter()
-        if left_s > 0:
-            time.sleep(left_s)
-            late_s = time.perf_counter() - wake_s
-            self._late_s = min(MAX_LATE_S, max(MIN_LATE_S, self._late_s + (late_s - self._late_s) / 8))
-        spin_until(end_s)
+def ask_for_exact_timers() -> None:
+    """The system wakes sleepers 50 us late unless they ask for better: for this thread, and what it starts later."""
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
 
 
 def spin_until(end_s: float) -> None:

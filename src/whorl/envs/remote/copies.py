@@ -10,7 +10,7 @@ import numpy as np
 
 from whorl.config.schema import EnvConfig
 from whorl.envs.containment import CONTAINED, SideEffectsUndone, close_quietly, current_directory, is_users_interrupt
-from whorl.envs.door import ObservationDoor, action_door, check_flag, check_reward, refuse
+from whorl.envs.door import ObservationDoor, action_door, read_reset, read_step, refuse
 from whorl.envs.probe import plain_spec
 from whorl.envs.registry import Env, make_env
 from whorl.errors import last_line
@@ -45,9 +45,7 @@ class Copy:
                 result = env.reset(seed=seed)
         except CONTAINED as error:
             raise self._raised("reset", error) from error
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise refuse("reset", "(observation, info)", f"a {type(result).__name__}")
-        self._show(env, result[0])
+        self._show(env, read_reset(result))
         self._takes_steps = True
 
     def step(self, action: Any) -> tuple[float, bool, bool, Any]:
@@ -60,15 +58,12 @@ class Copy:
                 result = env.step(action)
         except CONTAINED as error:
             raise self._raised("step", error) from error
-        if not isinstance(result, tuple) or len(result) != 5:
-            raise refuse("step", "(observation, reward, terminated, truncated, info)", f"a {type(result).__name__}")
-        reward = check_reward(result[1])
+        observation, reward, terminated, truncated, info = read_step(result)
         if not abs(reward) < float("inf"):
             raise refuse("reward", "a finite number", str(reward))
-        terminated, truncated = check_flag("terminated", result[2]), check_flag("truncated", result[3])
-        self._show(env, result[0])
+        self._show(env, observation)
         self._takes_steps = not (terminated or truncated)
-        return reward, terminated, truncated, result[4]
+        return reward, terminated, truncated, info
 
     def close(self) -> None:
         """Never raises, never hangs."""

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from whorl.envs.episode_metrics import MOST_METRICS
+
 VERSION = 1
 
 REQUEST_HEADER_BYTES = 64 * 1024
@@ -21,7 +23,6 @@ MOST_LANES = 4096
 """Lanes of one session."""
 MOST_LEAVES = 256
 MOST_AXES = 8
-MOST_METRICS = 16
 LONGEST_TEXT = 1000
 """Characters of a reason or a fault."""
 

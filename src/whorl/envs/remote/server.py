@@ -41,7 +41,7 @@ from whorl.errors import EXIT_FAILED, BadInputError, last_line
 QUEUED_MESSAGES = 64
 """Of one client, in each direction; more are dropped, and the client asks again."""
 MOST_FRAMES = 8
-"""A request has four; a message of more is not read on."""
+"""A request has five with its route; a message of more is not read on."""
 GONE_S = 5.0
 """A session whose connection has ended may be freed after so long, when its copies are needed."""
 HANDSHAKE_S = 10.0

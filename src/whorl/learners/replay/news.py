@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from whorl.learners.learner import MAX_COUNTED_STALENESS, tally_fields
+from whorl.learners.tally import MAX_COUNTED_STALENESS, tally_fields
 from whorl.trajectory.episodes import EpisodeEnd
 from whorl.types import Array, Arrays, Field, Layout
 

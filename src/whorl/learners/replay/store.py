@@ -10,12 +10,12 @@ import numpy as np
 
 from whorl.errors import CheckpointError
 from whorl.job import Job
-from whorl.learners.learner import count_staleness
 from whorl.learners.ledger import Ledger, cut_saved, join_saved, make_ledgers, own
 from whorl.learners.replay.news import News
 from whorl.learners.replay.pace import Pace
 from whorl.learners.replay.rations import BatchForm, Rations, draws_of, make_memory, samples_per_insert
 from whorl.learners.saving import STORED
+from whorl.learners.tally import count_staleness
 from whorl.ops.noise import generator
 from whorl.replay.memory import Memory
 from whorl.replay.rows import in_one_column

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from whorl.envs.launchers import without_launcher
 from whorl.envs.library.process.guard import Guard
 
 TAG = "WHORL_SCRATCH"
@@ -49,7 +50,7 @@ class Program:
         self._child = subprocess.Popen(
             list(command),
             cwd=folder,
-            env={**os.environ, **environment, TAG: self._folder},
+            env={**without_launcher(os.environ), **environment, TAG: self._folder},
             stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if talks else subprocess.STDOUT,

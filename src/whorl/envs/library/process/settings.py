@@ -55,17 +55,18 @@ class Settings:
 def read_command(command: Any) -> tuple[str, ...]:
     """The words of a command; a program that is not there is refused.
 
-    Words that name a file from where we are become its full path: the program runs elsewhere.
+    Words that name a file from where we are become its full path: the program runs elsewhere. Links stay links: the
+    ``python`` of a virtual environment is one.
     """
     words = shlex.split(command) if isinstance(command, str) else command
     if not isinstance(words, list | tuple) or not words or not all(isinstance(word, str) and word for word in words):
         raise ValueError(f'command must be a text or a list of texts, such as ["./solver", "-q"], not {command!r}')
     program, *rest = words
-    found = str(Path(program).resolve()) if Path(program).is_file() and "/" in program else shutil.which(program)
+    found = str(Path(program).absolute()) if Path(program).is_file() and "/" in program else shutil.which(program)
     if found is None or shutil.which(found) is None:
         reason = "may not be executed (chmod +x)" if Path(program).is_file() else "is not there"
         raise ValueError(f"command: {program} {reason}; give a path (./{Path(program).name}) or a name on PATH")
-    return found, *(str(Path(word).resolve()) if _is_file(word) else word for word in rest)
+    return found, *(str(Path(word).absolute()) if _is_file(word) else word for word in rest)
 
 
 def read_paths(files: Any) -> tuple[str, ...]:
