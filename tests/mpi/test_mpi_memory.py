@@ -7,6 +7,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from whorl.envs.mpi_memory import SHM, sweep_stale
 
 
@@ -22,6 +24,17 @@ def test_only_what_is_old_and_of_mpi_is_swept_up(tmp_path: Path) -> None:
     kept = {named(tmp_path, "mpich_shm_2f_0", 1), named(tmp_path, "somebody_else", 3600)}
     assert set(sweep_stale(tmp_path)) == stale
     assert set(tmp_path.iterdir()) == kept
+
+
+def test_names_that_this_job_step_will_take_are_swept_up_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MPICH names memory for Slurm's step 9.0: the requeued job's as well as its own of before."""
+    left, young = named(tmp_path, "mpich_shm_e200f4fa_1", 5), named(tmp_path, "mpich_shm_e200f4fa_0", 0)
+    other = named(tmp_path, "mpich_shm_e300f68d_1", 5)
+    monkeypatch.setenv("PMI_JOBID", "9.0")
+    assert sweep_stale(tmp_path) == [left]
+    assert set(tmp_path.iterdir()) == {young, other}
 
 
 def test_what_somebody_has_mapped_stays() -> None:

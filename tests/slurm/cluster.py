@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -53,6 +54,8 @@ class SlurmCluster:
 
     def __init__(self, nodes: int = 4, cpus: int = 4, gpus: int = 2, grace_s: int = 20) -> None:
         require_slurm()
+        self.patience_s = 240.0
+        """How long jobs are waited for, unless a test says otherwise."""
         self.folder = Path(tempfile.mkdtemp(prefix="wslurm-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.nodes = [f"n{index}" for index in range(1, nodes + 1)]
@@ -82,6 +85,7 @@ class SlurmCluster:
         )
         (folder / "slurm.conf").write_text(
             f"""ClusterName=whorl
+FirstJobId={secrets.randbelow(60_000_000) + 1}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
 SlurmUser={me}
@@ -179,10 +183,11 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
             assert time.monotonic() < end, f"{what} did not come\n{self.said()}"
             time.sleep(0.1)
 
-    def said(self) -> str:
-        """The last words of every daemon."""
+    def said(self, job: Job | None = None) -> str:
+        """The last words of every daemon, and of a job."""
         logs = sorted((self.folder / "log").glob("*.out"))
-        return "\n".join(f"== {log.name}\n{log.read_text(errors='replace')[-800:]}" for log in logs)
+        logs += [Path(job.fields["StdOut"])] if job is not None and "StdOut" in job.fields else []
+        return "\n".join(f"== {log.name}\n{log.read_text(errors='replace')[-2000:]}" for log in logs if log.is_file())
 
     def run(self, *words: object, timeout_s: float = 100.0, check: bool = True) -> str:
         """A command of Slurm's (or any that is to find this cluster); its output."""
@@ -218,15 +223,15 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
         code, _, by_signal = told.get("ExitCode", "0:0").partition(":")
         return Job(told["JobState"], int(code) or (128 + int(by_signal) if int(by_signal or 0) else 0), told)
 
-    def wait_for(self, number: int | str, *states: str, timeout_s: float = 1500.0) -> Job:
+    def wait_for(self, number: int | str, *states: str) -> Job:
         """The job in one of these states; at its end where none are named. Requeued jobs are not kept waiting."""
-        end = time.monotonic() + timeout_s
+        end = time.monotonic() + self.patience_s
         while True:
             job = self.job(number)
             if job.state in (states or ENDED):
                 return job
             assert job.state not in ENDED, f"job {number} is {job.state}, exit code {job.exit_code}"
-            assert time.monotonic() < end, f"job {number} is {job.state} ({job.fields['Reason']})\n{self.said()}"
+            assert time.monotonic() < end, f"job {number} is {job.state}: {job.fields}\n{self.said(job)}"
             if job.state == "PENDING" and job.fields["Reason"] == "BeginTime":
                 self.run("scontrol", "update", f"jobid={number}", "StartTime=now", check=False)
             time.sleep(0.2)

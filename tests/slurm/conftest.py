@@ -28,9 +28,10 @@ def _slurms() -> Iterator[list[SlurmCluster]]:
 
 
 @pytest.fixture
-def slurm(_slurms: list[SlurmCluster]) -> Iterator[SlurmCluster]:
+def slurm(_slurms: list[SlurmCluster], request: pytest.FixtureRequest) -> Iterator[SlurmCluster]:
     """Without jobs, all nodes idle."""
     if not _slurms:
         _slurms.append(SlurmCluster())
+    _slurms[0].patience_s = 0.8 * request.node.get_closest_marker("timeout").args[0]
     yield _slurms[0]
     _slurms[0].clear()

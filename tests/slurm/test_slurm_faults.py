@@ -44,7 +44,7 @@ def test_before_its_time_is_over_a_job_is_saved_and_comes_back(slurm: SlurmClust
     assert told == saved, "something was learnt after the last save"
     assert result_of(run_dir)["status"] == "preempted"
     slurm.run("scontrol", "update", f"jobid={job}", "TimeLimit=60")
-    ended = slurm.wait_for(job, timeout_s=2000)
+    ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
     assert result_of(run_dir)["weights_sha256"] == weights_of(OVER_A_MINUTE)
 
@@ -200,7 +200,7 @@ def test_cartpole_is_learnt_on_three_nodes(slurm: SlurmCluster, tmp_path: Path, 
     words = ("train", "ppo", "CartPole-v1", "--engine", engine, "--actors", 4, "--envs-per-actor", 2)
     stop = ("--stop-return", 475, "--steps", 300_000, "--run-dir", run_dir)
     job = submitted(slurm, *THREE, "--time", 60, "--", *words, *stop)
-    ended = slurm.wait_for(job, timeout_s=3000)
+    ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
     assert result_of(run_dir)["return_mean"] >= 475
 

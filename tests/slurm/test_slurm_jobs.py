@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.runs import await_updates, log_of, result_of, submitted, training, weights_of
+
+from whorl.envs.mpi_memory import SHM, mpich_form
 
 THREE = ("--nodes", 3, "--cpus-per-node", 2, "--time", 10)
 
@@ -28,7 +33,21 @@ def test_a_job_of_three_nodes_trains_on_ray(slurm: SlurmCluster, tmp_path: Path)
 def test_preempted_and_requeued_it_ends_with_the_weights_of_the_undisturbed_run(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
-    preempted_and_requeued(slurm, tmp_path / "run", "mpi", 8000)
+    """Also where names of MPI's memory lie about, as a start leaves them that was killed while MPI came up."""
+    left: list[Path] = []
+
+    def leave_names(job: int) -> None:
+        long_ago = time.time() - 10
+        for node in range(3):
+            left.append(SHM / f"{mpich_form(f'{job}.0')}{node}")
+            left[-1].touch()
+            os.utime(left[-1], (long_ago, long_ago))
+
+    try:
+        preempted_and_requeued(slurm, tmp_path / "run", "mpi", 8000, leave_names)
+    finally:
+        for path in left:
+            path.unlink(missing_ok=True)
 
 
 @pytest.mark.verify
@@ -36,15 +55,19 @@ def test_preempted_on_ray(slurm: SlurmCluster, tmp_path: Path) -> None:
     preempted_and_requeued(slurm, tmp_path / "run", "ray", 12_000)
 
 
-def preempted_and_requeued(slurm: SlurmCluster, run_dir: Path, engine: str, steps: int) -> None:
+def preempted_and_requeued(
+    slurm: SlurmCluster, run_dir: Path, engine: str, steps: int, meanwhile: Callable[[int], None] = lambda _: None
+) -> None:
     job = submitted(slurm, *THREE, "--partition", "low", *training(run_dir, engine, steps))
     await_updates(slurm, run_dir, job, 4)
+    meanwhile(job)
     urgent = slurm.run("sbatch", "--parsable", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "true")
     slurm.wait_for(urgent)
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
     assert ended.fields["Restarts"] == "1"
     assert "whorl: requeued" in log_of(run_dir)
+    assert "did not come up" not in log_of(run_dir)
     result = result_of(run_dir)
     assert result["status"] == "completed"
     assert result["engine"] == engine

@@ -17,11 +17,13 @@ SHM = Path("/dev/shm")
 _FORMS = ("mpich_shm_", "mpich_shar_tmp", "sm_segment.", "osc_sm.")
 """How the names of MPICH and Open MPI begin."""
 _STALE_AFTER_S = 60.0
+_OWN_STALE_AFTER_S = 2.0
 _DELETED = " (deleted)"
 
 
 def initialise_nameless(initialise: Callable[[], object], meet: Callable[[], object]) -> None:
     """Have MPI initialised, ``meet`` all ranks, and take away the names of the memory that this rank then shares."""
+    sweep_stale()
     before = _mapped("self")
     initialise()
     meet()
@@ -34,9 +36,15 @@ def sweep_stale(folder: Path = SHM) -> list[Path]:
     """Take away what ranks have left that were killed while MPI initialised; returns what went.
 
     Only what is ours, old and mapped by nobody. Should it be in use where we cannot see it, no harm is done: after so
-    long a time everybody who shares it has it."""
-    limit = time.time() - _STALE_AFTER_S
-    stale = [path for path in folder.glob("*") if path.name.startswith(_FORMS) and _is_old_and_ours(path, limit)]
+    long a time everybody who shares it has it. Names that this very job step is going to take go sooner: a job that is
+    requeued keeps its number, and MPICH waits for ever for whoever made the memory that it finds there."""
+    now, own = time.time(), mpich_form(os.environ.get("PMI_JOBID", ""))
+    stale = [
+        path
+        for path in folder.glob("*")
+        if path.name.startswith(_FORMS)
+        and _is_old_and_ours(path, now - (_OWN_STALE_AFTER_S if path.name.startswith(own) else _STALE_AFTER_S))
+    ]
     if not stale:
         return []
     used = set().union(*(_mapped(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()))
@@ -45,6 +53,14 @@ def sweep_stale(folder: Path = SHM) -> list[Path]:
         with contextlib.suppress(OSError):
             path.unlink()
     return gone
+
+
+def mpich_form(job_step: str) -> str:
+    """How names begin that MPICH gives to memory of a job step: a hash (FNV-1a) of the launcher's name for it."""
+    number = 0x811C9DC5
+    for byte in job_step.encode():
+        number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"mpich_shm_{number:08x}_"
 
 
 def _is_old_and_ours(path: Path, limit: float) -> bool:

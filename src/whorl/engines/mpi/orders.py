@@ -1,4 +1,4 @@
-"""Whom the driver's orders are for."""
+"""Whom the driver's orders are for, and by when they can be heard."""
 
 from __future__ import annotations
 
@@ -6,3 +6,6 @@ from whorl.engines.contract import RoleId
 
 EVERYBODY = RoleId("everybody", 0)
 """All ranks."""
+
+START_S = 120.0
+"""By when all ranks must have begun."""

@@ -30,7 +30,7 @@ from whorl.engines.local.nursery import redirect_output, seed_global_generators 
 from whorl.engines.local.rolemain import STARTING, describe_failure  # noqa: E402
 from whorl.engines.mpi.loop import BackOff, RankLine, RankLoop  # noqa: E402
 from whorl.engines.mpi.nodes import Nodes  # noqa: E402
-from whorl.engines.mpi.orders import EVERYBODY  # noqa: E402
+from whorl.engines.mpi.orders import EVERYBODY, START_S  # noqa: E402
 from whorl.engines.mpi.pages import RankClock, RankPage, open_page, private_page  # noqa: E402
 from whorl.engines.mpi.post import Post  # noqa: E402
 from whorl.engines.mpi.wiring import Comms, Wiring  # noqa: E402
@@ -262,9 +262,15 @@ def run_rank(driver: socket.socket | None, forward_to: int | None = None, *, of_
 
 
 def initialise() -> None:
-    """MPI's beginning, once. A thread closes environments while we wait for it, hence serialised."""
-    if not MPI.Is_initialized():
+    """MPI's beginning, once. A thread closes environments while we wait for it, hence serialised.
+
+    Ranks that do not find each other wait for ever in there; the driver has said so when this one ends itself."""
+    if MPI.Is_initialized():
+        return
+    with open(os.devnull, "w") as nowhere:  # noqa: PTH123
+        faulthandler.dump_traceback_later(START_S + GOODBYE_S, exit=True, file=nowhere)
         initialise_nameless(lambda: MPI.Init_thread(MPI.THREAD_SERIALIZED), MPI.COMM_WORLD.Barrier)
+        faulthandler.cancel_dump_traceback_later()
 
 
 def main() -> None:

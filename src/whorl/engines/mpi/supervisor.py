@@ -20,11 +20,12 @@ from whorl.config.schema import EngineConfig
 from whorl.engines.contract import Message, Observer, Plan, RoleId
 from whorl.engines.members import Departure, log_paths
 from whorl.engines.mpi.causes import first_death
+from whorl.engines.mpi.orders import START_S
 from whorl.engines.mpi.pages import RankPage, create_pages, page_of
 from whorl.engines.mpi.placing import Told, plan_table
 from whorl.engines.mpi.seat import Seat
 from whorl.engines.mpi.survivors import Survivors
-from whorl.engines.mpi.world import START_S, World
+from whorl.engines.mpi.world import World
 from whorl.engines.paged import PagedSupervision
 from whorl.engines.plain import plan_to_plain
 from whorl.engines.wire import Envelope, decode_body, encode_frame

@@ -21,13 +21,11 @@ import whorl
 from whorl.engines.contract import SUPERVISOR, RoleId
 from whorl.engines.local.line import FrameSocket
 from whorl.engines.mpi.finding import DRIVER, Mpi
-from whorl.engines.mpi.orders import EVERYBODY
+from whorl.engines.mpi.orders import EVERYBODY, START_S
 from whorl.engines.wire import Envelope, decode_body, encode_body, encode_frame, envelope
 from whorl.envs.launchers import without_launcher
-from whorl.envs.mpi_memory import sweep_stale
 from whorl.errors import RoleLostError
 
-START_S = 120.0
 _KILL_S = 2.0
 _FOLLOW = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); "
@@ -138,7 +136,6 @@ class Launcher:
 
 def start_world(mpi: Mpi, size: int) -> World:
     """Have ranks started on this machine (or on the nodes of the allocation that ``mpiexec`` finds itself in)."""
-    sweep_stale()
     folder = tempfile.mkdtemp(prefix="whorl-mpi-")
     launcher: Launcher | None = None
     try:
