@@ -19,7 +19,8 @@ from whorl.types import Array
 
 _MISSING = "Tetris needs more packages: pip install 'whorl[tetris]' (nes-py is compiled on the way, by a C++ compiler)"
 
-BUTTONS = (0b0, 0b1, 0b10, 0b1000_0000, 0b100_0000, 0b10_0000)
+DOWN = 0b10_0000
+BUTTONS = (0b0, 0b1, 0b10, 0b1000_0000, 0b100_0000, DOWN)
 """On the joystick: nothing, A, B, right, left, down."""
 FRAMES_PER_S = 60
 

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from whorl.envs.library.around import one_of
-from whorl.envs.library.tetris.emulator import BUTTONS, FRAMES_PER_S, Console
+from whorl.envs.library.tetris.emulator import BUTTONS, DOWN, FRAMES_PER_S, Console
 from whorl.types import Array
 
 HEIGHT, WIDTH = 240, 256
@@ -22,8 +22,8 @@ class Tetris(gymnasium.Env[Any, Any]):
     """Tetris of the NES, as frames of 240 x 256 in colour; nothing, two turns, right, left and down as actions.
 
     frame_skip:       frames of an action (of 60 a second). Its button is let go in the last one, so that the same
-                      action again is another press and not one that is held
-    reward:           lines (cleared lines) or score (points)
+                      action again is another press; but for down, which stays held, as the game's points want it
+    reward:           score (the game's points) or lines (cleared lines)
     penalise_height:  take away one for each row by which the pile grows
     grey:             small grey frames instead: the last ``stack`` of them, ``size`` x ``size`` each
     episode_metrics:  score and lines
@@ -35,8 +35,8 @@ class Tetris(gymnasium.Env[Any, Any]):
     def __init__(
         self,
         frame_skip: int = 4,
-        reward: str = "lines",
-        penalise_height: bool = True,
+        reward: str = "score",
+        penalise_height: bool = False,
         grey: bool = False,
         size: int = 84,
         stack: int = 4,
@@ -54,7 +54,7 @@ class Tetris(gymnasium.Env[Any, Any]):
         self.action_space = spaces.Discrete(len(BUTTONS))
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": max(1, round(FRAMES_PER_S / self._frame_skip))}
-        self._console = Console(one_of("reward", reward, ("lines", "score")), bool(penalise_height))
+        self._console = Console(one_of("reward", reward, ("score", "lines")), bool(penalise_height))
         self._screen = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Array, Info]:
@@ -66,10 +66,10 @@ class Tetris(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, Info]:
         """Some frames with one button."""
-        total, over = 0.0, False
+        total, over, buttons = 0.0, False, BUTTONS[int(action)]
         for frame in range(self._frame_skip):
-            is_let_go = frame > 0 and frame == self._frame_skip - 1
-            reward, over = self._console.press(0 if is_let_go else BUTTONS[int(action)])
+            is_let_go = buttons != DOWN and frame > 0 and frame == self._frame_skip - 1
+            reward, over = self._console.press(0 if is_let_go else buttons)
             total += reward
             if over:
                 break
