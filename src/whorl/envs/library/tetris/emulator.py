@@ -24,6 +24,9 @@ BUTTONS = (0b0, 0b1, 0b10, 0b1000_0000, 0b100_0000, DOWN)
 """On the joystick: nothing, A, B, right, left, down."""
 FRAMES_PER_S = 60
 
+_STATE, _FALLING = 0x48, 1
+"""Where the game keeps what it is doing."""
+
 
 class Console:
     """One console with the game in it.
@@ -46,6 +49,11 @@ class Console:
         """One frame with these buttons held; the reward, and whether the game is over."""
         _, reward, over, _ = self._game.step(buttons)
         return reward, over
+
+    @property
+    def is_falling(self) -> bool:
+        """Whether a piece is in the air; not while one comes to rest, lines vanish or the next one is awaited."""
+        return int(self._game.ram[_STATE]) == _FALLING
 
     def frame(self) -> Array:
         """The screen, [240, 256, 3]; a copy, because the emulator draws into its own and frees it in the end."""

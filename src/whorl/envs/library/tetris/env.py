@@ -22,7 +22,8 @@ class Tetris(gymnasium.Env[Any, Any]):
     """Tetris of the NES, as frames of 240 x 256 in colour; nothing, two turns, right, left and down as actions.
 
     frame_skip:       frames of an action (of 60 a second). Its button is let go in the last one, so that the same
-                      action again is another press; but for down, which stays held, as the game's points want it
+                      action again is another press; but for down, which stays held until the piece has landed: the
+                      game gives points for rows that it was pushed down without a pause
     reward:           score (the game's points) or lines (cleared lines)
     penalise_height:  take away one for each row by which the pile grows
     grey:             small grey frames instead: the last ``stack`` of them, ``size`` x ``size`` each
@@ -68,7 +69,8 @@ class Tetris(gymnasium.Env[Any, Any]):
         """Some frames with one button."""
         total, over, buttons = 0.0, False, BUTTONS[int(action)]
         for frame in range(self._frame_skip):
-            is_let_go = buttons != DOWN and frame > 0 and frame == self._frame_skip - 1
+            is_last = frame > 0 and frame == self._frame_skip - 1
+            is_let_go = not self._console.is_falling if buttons == DOWN else is_last
             reward, over = self._console.press(0 if is_let_go else buttons)
             total += reward
             if over:
