@@ -77,3 +77,9 @@ def test_how_soon_a_rate_follows_a_change(tmp_path: Path) -> None:
     metrics.write_text("".join(json.dumps({"env_steps": n, "wall_s": t}) + "\n" for n, t in points))
     assert phase_ends((4, 2), 10.0) == [1600, 2400]
     assert updates_until_near(metrics, (4, 2), 10.0) == [2.0]
+
+
+def test_a_missing_extra_is_told_before_peers_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(bench.NEEDS, "envs", {"atari": "ale_py_that_is_not_here", "remote": "json"})
+    with pytest.raises(BadInputError, match=r"pip install 'whorl\[atari\]'$"):
+        bench.main(["envs"])

@@ -77,8 +77,9 @@ def test_clients_with_a_known_key_are_served_and_no_others(
         make_env(served.address, {"patience_s": 1})
     make_keys(tmp_path / "strangers")
     (tmp_path / "strangers" / "server.public").write_bytes((keys / "server.public").read_bytes())
-    with pytest.raises(EnvironmentFault, match="no answer for 1 s"):
+    with pytest.raises(EnvironmentFault, match=r"no answer for 1 s: .* know the client of .*/strangers\?") as refused:
         make_env(served.address, {"patience_s": 1, "keys": str(tmp_path / "strangers")})
+    assert (tmp_path / "strangers" / "client.secret").read_text().strip() not in str(refused.value)
     make_env(served.address, {"keys": str(keys)}).close()
 
 

