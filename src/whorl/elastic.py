@@ -54,14 +54,23 @@ def check_schedule(job: Job) -> None:
 
 def share_out(resources: Resources, actors: int) -> Resources:
     """The same environments over so many actors."""
-    lanes = resources.actors * resources.envs_per_actor
-    if actors < 1 or lanes % actors or actors % resources.learners:
-        possible = [n for n in range(1, lanes + 1) if lanes % n == 0 and n % resources.learners == 0]
+    lanes, possible = resources.actors * resources.envs_per_actor, _shares(resources)
+    if actors not in possible:
         raise BadInputError(
             f"{lanes} environments cannot be shared out evenly over {actors} actors: "
             f"use one of {', '.join(map(str, possible))}"
         )
     return replace(resources, actors=actors, envs_per_actor=lanes // actors)
+
+
+def most_actors(resources: Resources, at_most: int) -> int:
+    """Over how many of those that are left the same environments can be shared out."""
+    return max(actors for actors in _shares(resources) if actors <= at_most)
+
+
+def _shares(resources: Resources) -> list[int]:
+    lanes = resources.actors * resources.envs_per_actor
+    return [actors for actors in range(1, lanes + 1) if lanes % actors == 0 and actors % resources.learners == 0]
 
 
 def with_actors(job: Job, actors: int) -> Job:

@@ -128,10 +128,10 @@ def _check_survival(config: Config, workflow: Workflow) -> None:
         return
     if config.engine.name != "mpi":
         raise ConfigError("engine.ulfm is for --engine mpi; other engines replace what is lost anyway")
-    if workflow.in_order or workflow.learners_act:
+    if workflow.learners_act:
         raise ConfigError(
-            f"engine.ulfm: {workflow.name} cannot go on without one of its ranks; leave it out and resume after a "
-            "loss, or use --workflow async"
+            f"engine.ulfm: every rank of {workflow.name} is a learner, and none can be spared; leave it out and resume "
+            "after a loss, or use --workflow sync"
         )
     if config.resources.ranks_per_env > 1:
         raise ConfigError("engine.ulfm: environments of several ranks do not survive the loss of one; leave it out")

@@ -13,7 +13,7 @@ from typing import Any
 
 from whorl.config.actors_schedule import parse_schedule
 from whorl.config.layers import dump_toml
-from whorl.elastic import Crowd, check_size, with_actors
+from whorl.elastic import Crowd, check_size, most_actors, with_actors
 from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
 from whorl.errors import CheckpointError, WhorlError, last_line
@@ -39,11 +39,15 @@ ANSWER_TIMEOUT_S = 600.0
 
 def plan_of(job: Job) -> tuple[Plan, Engine]:
     """The wiring of a job and the engine to run it; refused here where the machine cannot run it."""
-    workflow = get_workflow(job.config.workflow.name)
-    plan = with_fewest(with_mates(workflow.plan(job), job, workflow), job, workflow)
-    engine = make_engine(job.config.engine, job.config.resources)
+    plan, engine = _wired(job)
     engine.check(plan)
     return plan, engine
+
+
+def _wired(job: Job) -> tuple[Plan, Engine]:
+    workflow = get_workflow(job.config.workflow.name)
+    plan = with_fewest(with_mates(workflow.plan(job), job, workflow), job, workflow)
+    return plan, make_engine(job.config.engine, job.config.resources)
 
 
 class Session:
@@ -117,6 +121,8 @@ class Session:
                 self._save_answer = body
             case "warning":
                 self.journal.warn(body["text"])
+            case "left":
+                self._go_on_with(int(body["actors"]), body["text"])
             case "lost_env_steps":
                 self.journal.lost(body["env_steps"])
             case "weights":
@@ -159,6 +165,12 @@ class Session:
         if wanted is not None:
             self.resize(wanted)
 
+    def _go_on_with(self, left: int, text: str) -> None:
+        """An actor was lost for good. Exact workflows share its environments out over those that are left."""
+        if self._shares_out:
+            left = self._actors_of_next_plan = most_actors(self.job.config.resources, left)
+        self.journal.warn(f"{text}; the run goes on with {_actors(left)}")
+
     def _hear_wishes(self) -> None:
         wish = self._box.look()
         if wish is None or self.finished is not None:
@@ -177,18 +189,18 @@ class Session:
 
     def _change_plan(self) -> None:
         """Save between two updates, end every role, and go on with others from there."""
-        actors, self._actors_of_next_plan = self._actors_of_next_plan, None
-        assert actors is not None
         limit = self._limit
+        self._opened = False  # a wish that comes now is part of this change
         self._wish("stop", lambda: False)
         if self.finished is None or self.finished["complete"] or self.finished["save_error"]:
             return
-        self.finished, self._opened = None, False
+        actors, self._actors_of_next_plan = self._actors_of_next_plan, None
+        assert actors is not None
+        self.finished = None
         self.journal.replaced(self.cluster)
-        self.cluster.close()
         self._crowd.acting = actors
-        plan, engine = plan_of(self._job_with(actors))
-        self.cluster = engine.launch(plan, self)
+        plan, engine = _wired(self._job_with(actors))
+        self.cluster = engine.launch(plan, self, instead_of=self.cluster)
         self._limit = limit
 
     # What the driver wishes -------------------------------------------------------------------------------------------

@@ -113,8 +113,8 @@ class EngineConfig:
     """Whether ranks of one node reach into each other's memory on ``mpi``. ``auto`` measures at the start whether that
     works while the other one is busy; if not, everything goes by messages, and the run says so."""
     ulfm: bool = False
-    """Have a run on ``mpi`` live on when ranks of actors are lost, with the actors that are left: for workflows without
-    an order, on one machine, with Open MPI. Everything then goes by messages."""
+    """Have a run on ``mpi`` live on when ranks of actors are lost, with the actors that are left: on one machine, with
+    Open MPI, in every workflow that has actors. Everything then goes by messages."""
     address: str = ""
     """``ray``: the cluster to join, ``HOST:PORT`` of its head. Empty: a private one on this machine, which ends with
     the run."""

@@ -402,7 +402,10 @@ class Engine(Protocol):
         """Refuse what cannot run here (``BadInputError``), before anything is made or started."""
         ...
 
-    def launch(self, plan: Plan, observer: Observer) -> Cluster: ...
+    def launch(self, plan: Plan, observer: Observer, instead_of: Cluster | None = None) -> Cluster:
+        """Start the roles. ``instead_of`` is a cluster of this engine that is closed first; its processes may be used
+        again."""
+        ...
 
 
 class Cluster(Protocol):

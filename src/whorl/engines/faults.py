@@ -84,6 +84,12 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
+def forget_first_faults() -> None:
+    """The roles of this process go on under other names, which are not to be struck as first incarnations again."""
+    faults = os.environ.get(VARIABLE, "").split(",")
+    os.environ[VARIABLE] = ",".join(fault for fault in faults if fault.strip().endswith(":always"))
+
+
 def fault_hook(role: RoleId, incarnation: int) -> FaultHook | None:
     """What a role calls at its fault points, or None (nearly always) when no fault is planned for it.
 

@@ -34,7 +34,9 @@ class Command(IntFlag):
     SAVE_NEXT = 8
     """After the update that follows: the time for a checkpoint has come."""
     WISHED = 16
-    """Somebody has heard a wish to save or to stop, and has perhaps not waited for its trajectories."""
+    """Somebody has heard a wish to save or to stop."""
+    INCOMPLETE = 32
+    """And has not waited for its trajectories: nobody goes on before it has them."""
 
 
 class Desk:
@@ -87,15 +89,15 @@ class Desk:
             yield from self._group.barrier()
             yield from self._save(wait=False)
         while True:
-            complete = yield from self._collect(leave_on_wish=True)
+            complete = yield from self._collect()
             yield from self._await_leave()
-            command = Command((yield from self._group.union(self._command())))
+            command = Command((yield from self._group.union(self._command(complete))))
             if command & Command.WISHED:
                 # The first learner is told before the others, so that by now it can hear of it, whoever it was. Without
                 # this it might say go on, and all would wait for slow trajectories.
                 self.read_inbox()
                 yield from self._await_leave()
-                command = Command((yield from self._group.union(self._command())))
+                command = Command((yield from self._group.union(self._command(complete))))
             asked_for, self._inbox.save = self._inbox.save, False
             self._saves_next = bool(command & Command.SAVE_NEXT)
             if command & Command.SAVE:
@@ -104,9 +106,7 @@ class Desk:
                 self._saving.answer()
             if command & Command.STOP:
                 return None
-            if command & Command.GO_ON:
-                if not complete:
-                    yield from self._collect(leave_on_wish=False)
+            if command & Command.GO_ON and not command & Command.INCOMPLETE:
                 self._learner.measured({"waiting": self._intake.waiting})
                 return self._intake.batch()
 
@@ -122,13 +122,13 @@ class Desk:
     def _may_go_on(self) -> bool:
         return self._inbox.limit is not None and self._inbox.limit > self._learner.updates
 
-    def _collect(self, leave_on_wish: bool) -> Generator[Wait, None, bool]:
+    def _collect(self) -> Generator[Wait, None, bool]:
         """Until the batch is complete, or somebody wants something else. Returns whether it is complete."""
         while True:
             self.read_inbox()
             if self._intake.claim():
                 return True
-            if leave_on_wish and (self._inbox.stop or self._inbox.save):
+            if self._inbox.stop or self._inbox.save:
                 return False
             wait = self._intake.wait
             yield replace(wait, endpoints=(*wait.endpoints, self._role.line.readable))
@@ -183,10 +183,12 @@ class Desk:
         self._saved_at = time.monotonic()
         yield from self._saving.save(self.read_inbox, wait=wait)
 
-    def _command(self) -> int:
-        """What the first learner has to say; of the others, only whether something was wished for."""
+    def _command(self, complete: bool) -> int:
+        """What the first learner has to say; of the others, only whether something was wished for or is missing."""
         wished = self._inbox.save or self._inbox.stop
         command = Command.WISHED if wished else Command(0)
+        if not complete:
+            command |= Command.INCOMPLETE
         if not self._is_first:
             return int(command)
         if wished and not self._saving.is_done():

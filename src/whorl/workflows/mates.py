@@ -19,9 +19,8 @@ def mates_of(job: Job, index: int) -> list[RoleId]:
 
 
 def with_fewest(plan: Plan, job: Job, workflow: Workflow) -> Plan:
-    """The plan, for an engine that can lose actors for good: with fewer it cannot go on. Workflows in an order need all
-    of theirs."""
-    return plan if workflow.in_order else replace(plan, job={**plan.job, FEWEST_ACTORS: workflow.fewest_acting(job)})
+    """The plan, for an engine that can lose actors for good: with fewer it cannot go on."""
+    return replace(plan, job={**plan.job, FEWEST_ACTORS: workflow.fewest_acting(job)})
 
 
 def with_mates(plan: Plan, job: Job, workflow: Workflow) -> Plan:

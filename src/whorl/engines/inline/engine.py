@@ -18,6 +18,7 @@ from whorl.engines import waits
 from whorl.engines.contract import (
     JOINED,
     SUPERVISOR,
+    Cluster,
     Message,
     Observer,
     Plan,
@@ -83,8 +84,10 @@ class InlineEngine:
         check_memory(needed_bytes(plan))
         parse_faults(os.environ.get(VARIABLE, ""))
 
-    def launch(self, plan: Plan, observer: Observer) -> InlineCluster:
+    def launch(self, plan: Plan, observer: Observer, instead_of: Cluster | None = None) -> InlineCluster:
         """Make the roles; nothing runs before ``run``."""
+        if instead_of is not None:
+            instead_of.close()
         self.check(plan)
         return InlineCluster(plan, observer)
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from whorl.config.schema import EngineConfig
-from whorl.engines.contract import Observer, Plan
+from whorl.engines.contract import Cluster, Observer, Plan
 from whorl.engines.faults import VARIABLE, parse_faults
 from whorl.engines.local.limits import check_descriptors, check_memory
 from whorl.engines.local.status import PAGE_BYTES
@@ -35,7 +35,9 @@ class LocalEngine:
         check_memory(needed_bytes(plan) + PAGE_BYTES * len(plan.roles))
         check_descriptors(needed_descriptors(plan))
 
-    def launch(self, plan: Plan, observer: Observer) -> LocalCluster:
+    def launch(self, plan: Plan, observer: Observer, instead_of: Cluster | None = None) -> LocalCluster:
         """Start every role's process; they run at once, and are looked after by ``run``."""
+        if instead_of is not None:
+            instead_of.close()
         self.check(plan)
         return LocalCluster(plan, observer, self._config, self._torch_threads)

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from whorl.config.schema import EngineConfig
-from whorl.engines.contract import Observer, Plan
+from whorl.engines.contract import Cluster, Observer, Plan
 from whorl.engines.faults import VARIABLE, parse_faults
 from whorl.engines.inline.endpoints import needed_bytes
 from whorl.engines.local.limits import check_memory
@@ -46,29 +46,33 @@ class MpiEngine:
         self._check_ranks(plan)
 
     def _check_ranks(self, plan: Plan) -> None:
-        from whorl.engines.mpi.finding import DRIVER
+        from whorl.engines.mpi.world import inherited_world
 
-        told = os.environ.get(DRIVER, "")
-        if not told:
+        inherited = inherited_world()
+        if inherited is None:
             if launched() is not None:
                 raise BadInputError(
                     "under mpiexec or srun, train with the whorl command: the ranks follow its plan, not a script"
                 )
             find_mpi(self._config.mpi, self._config.ulfm)
             return
-        ranks = int(told.partition(":")[2])
-        if ranks < len(plan.roles):
+        if inherited.size < len(plan.roles):
             kinds = Counter(role.id.kind for role in plan.roles)
             raise BadInputError(
                 f"the plan needs {len(plan.roles)} ranks ({', '.join(f'{n} {kind}' for kind, n in kinds.items())}) and "
-                f"{ranks} were started: use mpiexec -n {len(plan.roles)}, or fewer actors"
+                f"{inherited.size} were started: use mpiexec -n {len(plan.roles)}, or fewer actors"
             )
 
-    def launch(self, plan: Plan, observer: Observer) -> MpiCluster:
-        """Start the ranks, or take those that a launcher has started, and tell them the plan."""
+    def launch(self, plan: Plan, observer: Observer, instead_of: Cluster | None = None) -> MpiCluster:
+        """Start the ranks, or take those that are there (a launcher's, the last plan's), and tell them the plan."""
         from whorl.engines.mpi.supervisor import MpiCluster
         from whorl.engines.mpi.world import inherited_world, start_world
 
-        self.check(plan)
-        world = inherited_world() or start_world(find_mpi(self._config.mpi, self._config.ulfm), len(plan.roles))
+        ranks, there = len(plan.roles), None
+        if isinstance(instead_of, MpiCluster):
+            there = instead_of.hand_over(ranks)
+            self._check_ranks(plan)
+        else:
+            self.check(plan)
+        world = there or inherited_world() or start_world(find_mpi(self._config.mpi, self._config.ulfm), ranks)
         return MpiCluster(plan, observer, self._config, self._torch_threads, world)

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import mpi4py
 
@@ -25,6 +25,7 @@ from mpi4py import MPI  # noqa: E402
 from whorl.engines.contract import Role, RoleSpec  # noqa: E402
 from whorl.engines.driving import Dismissed  # noqa: E402
 from whorl.engines.entries import begin_role, load_entry  # noqa: E402
+from whorl.engines.faults import forget_first_faults  # noqa: E402
 from whorl.engines.local.line import FrameSocket  # noqa: E402
 from whorl.engines.local.nursery import redirect_output, seed_global_generators  # noqa: E402
 from whorl.engines.local.rolemain import STARTING, describe_failure  # noqa: E402
@@ -49,11 +50,9 @@ class Rank:
     """One rank, from the first order to the last."""
 
     def __init__(self, driver: socket.socket | None) -> None:
-        self._world = MPI.COMM_WORLD.Dup()
-        self._comms = Comms(self._world.Dup(), self._world.Dup(), self._world.Dup())
-        self._post = Post(self._world, None if driver is None else FrameSocket(driver))
-        self._nodes: Nodes | None = None
+        self._driver = None if driver is None else FrameSocket(driver)
         self._node = MPI.Get_processor_name()
+        self._enter(MPI.COMM_WORLD.Dup())
         self._wiring: Wiring | None = None
         self._spec: RoleSpec | None = None
         self._loop: RankLoop | None = None
@@ -66,9 +65,16 @@ class Rank:
         self.warned = False
         """A batch system has signalled this rank, and perhaps no other: the driver has to hear of it."""
 
+    def _enter(self, world: MPI.Intracomm) -> None:
+        """Be one of these ranks from now on."""
+        self._world = world
+        self._comms = Comms(world.Dup(), world.Dup(), world.Dup())
+        self._post = Post(world, self._driver)
+        self._nodes: Nodes | None = None
+
     def serve(self) -> None:
         """Obey the driver until it has no more orders."""
-        self._post.send_control("hello", {"rank": self._world.rank, "node": self._node})
+        self._say_hello()
         while True:
             kind, body = self._next_order()
             match kind:
@@ -82,12 +88,19 @@ class Rank:
                 case "close":
                     self._post.send_control("closed", {"rank": self._world.rank})
                 case "clear":
-                    self._clear()
+                    left = self._clear()
+                    if self._survives:
+                        self._enter(left)
+                        forget_first_faults()
+                    self._say_hello()
                 case "abort":
                     self._world.Abort(1)
                 case "exit":
                     self._clear()
                     return
+
+    def _say_hello(self) -> None:
+        self._post.send_control("hello", {"rank": self._world.rank, "node": self._node})
 
     def _next_order(self) -> tuple[str, dict[str, Any]]:
         back_off = BackOff()
@@ -195,9 +208,10 @@ class Rank:
         if self._loop is not None:
             self._pump()
 
-    def _clear(self) -> None:
-        """Give everything of the plan back, when all ranks have come to this."""
-        everybody = self._survivors().Ibarrier()
+    def _clear(self) -> MPI.Intracomm:
+        """Give everything of the plan back, when all ranks that are left have come to this. Returns these."""
+        left = cast(MPI.Intracomm, self._world.Shrink()) if self._survives else self._world
+        everybody = left.Ibarrier()
         end, back_off = time.monotonic() + GOODBYE_S, BackOff()
         while not everybody.Test():
             self._pump()
@@ -208,10 +222,7 @@ class Rank:
             self._wiring.close()
         self._wiring = self._spec = None
         self._failed_at = None
-
-    def _survivors(self) -> MPI.Comm:
-        """All ranks that are left."""
-        return self._world.Shrink() if self._survives else self._world
+        return left
 
     def on_terminate(self) -> None:
         """The driver's signal to a role that does not come to its loop; anybody else's is the driver's business."""

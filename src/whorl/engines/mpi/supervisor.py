@@ -45,6 +45,8 @@ class MpiCluster(PagedSupervision[Seat]):
         self._response_s = config.response_s
         self._survivors = Survivors(plan, self._roles) if config.ulfm else None
         self._judge_at = 0.0
+        self._leaves_ranks = world.launcher is None
+        """To whoever has started them, or to the next plan."""
         self._broken = False
         """A rank is gone or will not answer: nothing can be ended politely."""
         self._descriptor, self._pages = create_pages(world.size)
@@ -142,8 +144,8 @@ class MpiCluster(PagedSupervision[Seat]):
             self.send(role, "lost", loss)
         member.rest()
         assert self._survivors is not None
-        text = f"{member.id} (rank {member.rank}) was lost: {departure.cause}; {self._survivors.left(member)}"
-        self._inbox.append(Message(member.id, "warning", {"text": text}))
+        text = f"{member.id} (rank {member.rank}) was lost: {departure.cause}"
+        self._inbox.append(Message(member.id, "left", {"actors": self._survivors.left(member), "text": text}))
 
     # What supervision asks for
 
@@ -255,23 +257,32 @@ class MpiCluster(PagedSupervision[Seat]):
 
     # The end
 
+    def hand_over(self, ranks: int) -> World | None:
+        """Close, and leave the ranks to another plan: those of a launcher, and our own where so many are left."""
+        self._leaves_ranks = self._leaves_ranks or self._ranks_left >= ranks
+        self.close()
+        return None if self._world.is_over else self._world
+
+    @property
+    def _ranks_left(self) -> int:
+        return self._world.size - sum(seat.lost for seat in self._roles.values())
+
     def _end_everything(self) -> None:
         self.resources()  # measured while there is something to be measured
         began = time.monotonic()
         for seat in self._roles.values():
             seat.page.dismissed = True
-        ours = self._world.launcher is not None
         polite = not self._broken and self._dismiss()
-        if polite and not (ours and self._error is not None):  # a job that failed is not worth the wait for MPI's end
-            self._world.tell_all("exit" if ours else "clear")
+        if polite and self._leaves_ranks:
+            self._world.clear(self._ranks_left)
+        elif polite and self._error is None:  # a job that failed is not worth the wait for MPI's end
+            self._world.tell_all("exit")
             with contextlib.suppress(Exception):
-                while ours and not self._world.is_over:
+                while not self._world.is_over and time.monotonic() - began < 2 * _TERM_S:
                     self._world.receive(0.05)
-                    if time.monotonic() - began > 2 * _TERM_S:
-                        break
         else:
             self._end_by_force()
-        if ours:
+        if self._world.launcher is not None and not (polite and self._leaves_ranks):
             self._world.close()
         for seat in self._roles.values():
             seat.page.keep_a_copy()
@@ -287,7 +298,7 @@ class MpiCluster(PagedSupervision[Seat]):
         self._world.tell_all("close")
         closed: set[int] = set()
         began, signalled = time.monotonic(), False
-        there = self._world.size - sum(seat.lost for seat in self._roles.values())
+        there = self._ranks_left
         while len(closed) < there and (waited_s := time.monotonic() - began) < _TERM_S:
             for head, data in self._world.receive(0.05):
                 if not head.control:

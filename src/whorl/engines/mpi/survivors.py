@@ -27,10 +27,9 @@ class Survivors:
         takers_have_others = all(any(role in other.spec.notify for other in others) for role in lost.spec.notify)
         return len(others) >= self._fewest and takers_have_others
 
-    def left(self, lost: Seat) -> str:
-        """For people."""
-        count = len(self._others(lost))
-        return f"the run goes on with {count} actor{'s' * (count > 1)}"
+    def left(self, lost: Seat) -> int:
+        """How many act."""
+        return len(self._others(lost))
 
     def _others(self, lost: Seat) -> list[Seat]:
         acting = (seat for seat in self._seats.values() if seat.id.kind == ACTOR and seat.running)

@@ -74,6 +74,11 @@ class World:
             if missing and time.monotonic() > end:
                 raise RoleLostError(f"rank {min(missing)} did not say {kind!r} within {timeout_s:g} s")
 
+    def clear(self, left: int) -> None:
+        """Have the ranks give back what they had for a plan. Those that are left say who they are before the next."""
+        self.size, self.nodes = left, {}
+        self.tell_all("clear")
+
     @property
     def is_over(self) -> bool:
         """Nobody is there any more."""

@@ -40,9 +40,11 @@ class RayEngine:
         parse_faults(os.environ.get(VARIABLE, ""))
         units_of(plan, self._config, self._resources)
 
-    def launch(self, plan: Plan, observer: Observer) -> Cluster:
+    def launch(self, plan: Plan, observer: Observer, instead_of: Cluster | None = None) -> Cluster:
         """Have Ray place every unit; roles run at once, and are looked after by ``run``."""
         from whorl.engines.ray.cluster import RayCluster
 
+        if instead_of is not None:
+            instead_of.close()
         self.check(plan)
         return RayCluster(plan, observer, self._config, self._resources)
