@@ -10,7 +10,7 @@ from typing import Any
 from whorl.runs.files import write_atomic
 from whorl.runs.status import duration
 from whorl.studies.contract import Report, Scale, Study, Table
-from whorl.studies.figures import Figure
+from whorl.studies.figures import NARROW, Figure
 from whorl.studies.findings import Finding, write_findings
 from whorl.studies.results import CellResult
 from whorl.studies.running import Failure
@@ -98,10 +98,11 @@ def finding_card(finding: Finding) -> str:
 
 def _figure(figure: Figure) -> str:
     emulated = f' <span class="emulated">Emulated: {escape(figure.emulated)}.</span>' if figure.emulated else ""
-    seeds = f" {figure.seeds} seed{'s' * (figure.seeds != 1)}, every one of them shown."
+    seeds = f" {figure.seeds}, every one of them shown."
     alt = escape(f"{figure.title}: {figure.y} over {figure.x}", quote=True)
     return (
-        f'<figure><img alt="{alt}" src="{figure.embedded()}"><figcaption>{escape(figure.caption)}{seeds}{emulated} '
+        f'<figure><picture><source media="(max-width: 600px)" srcset="{figure.embedded(NARROW)}">'
+        f'<img alt="{alt}" src="{figure.embedded()}"></picture><figcaption>{escape(figure.caption)}{seeds}{emulated} '
         f"The numbers are in <code>{escape(figure.name)}.csv</code>.</figcaption></figure>"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,11 @@ class Results:
     def numbers(self, name: str) -> list[float]:
         """Of every cell that has it."""
         return [value for one in self.cells if (value := one.number(name)) is not None]
+
+    def per_seed(self, value: Callable[[CellResult], float | None]) -> list[float]:
+        """One number for each seed: the mean over its cells that have it. Cells of one seed are not seeds."""
+        found = [[number for one in group if (number := value(one)) is not None] for group in self.by("seed").values()]
+        return [sum(numbers) / len(numbers) for numbers in found if numbers]
 
     def curves(self, x: str = "env_steps") -> list[tuple[np.ndarray, np.ndarray]]:
         """Mean returns over ``env_steps`` or ``wall_s``, one for each cell that has any."""

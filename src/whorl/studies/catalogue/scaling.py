@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from whorl.studies.atari_rows import training_of
-from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
+from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table, Training
 from whorl.studies.emulation import says, slow_steps
 from whorl.studies.figures import Lines
 from whorl.studies.findings import judge
@@ -26,7 +26,7 @@ WEAK_ROWS = 100
 STEP_S, ENVS = 0.01, 2
 SIZES: dict[Scale, tuple[tuple[str, ...], tuple[int, ...], int, int]] = {
     "smoke": (("ppo",), (1, 2, 4), 1, 5),
-    "small": (("ppo", "a2c"), (1, 2, 4, 8, 16), 3, 40),
+    "small": (("ppo", "a2c"), (1, 2, 4, 8, 16), 3, 25),
     "paper": (("ppo", "a2c"), (1, 2, 4, 8, 16), 3, 0),
 }
 """Agents, workers, seeds, updates."""
@@ -151,7 +151,7 @@ STUDY = Study(
     engines=("local", "mpi", "ray"),
     cells=cells,
     report=report,
-    machine="16 nodes of 36 CPUs",
+    machine=Machine(nodes=16),
     paper_engine="ray",
     paper_needs=("atari",),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whorl.studies.contract import Cell, Report, Scale, Study, Table, probe
+from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table, probe
 from whorl.studies.figures import Bars
 from whorl.studies.findings import judge
 from whorl.studies.published import RAY, TASK_S, TASKS, TASKS_LOCAL_S, TASKS_REMOTE_S
@@ -89,5 +89,5 @@ STUDY = Study(
     cells=cells,
     report=report,
     needs=("mpi", "ray"),
-    machine="two nodes of 36 cores",
+    machine=Machine(nodes=2),
 )

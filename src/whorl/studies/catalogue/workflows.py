@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whorl.studies.contract import Cell, Report, Scale, Study, Training
+from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Training
 from whorl.studies.emulation import SLOW_LEARNER, says, slow_steps
 from whorl.studies.figures import Bars, Curves, Lines
 from whorl.studies.findings import judge
@@ -27,7 +27,7 @@ WORKFLOWS: Mapping[str, Mapping[str, Any]] = {
 }
 SIZES: dict[Scale, tuple[int, int, tuple[int, ...]]] = {
     "smoke": (1, 1_200, (1, 4)),
-    "small": (5, 12_000, (1, 2, 4, 8)),
+    "small": (5, 5_000, (1, 2, 4, 8)),
     "paper": (5, BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS, (35, 71, 143)),
 }
 """Seeds, environment steps, numbers of actors."""
@@ -146,6 +146,6 @@ STUDY = Study(
     engines=("local", "inline", "mpi", "ray"),
     cells=cells,
     report=report,
-    machine="4 nodes of 36 cores (--engine mpi)",
+    machine=Machine(nodes=4),
     paper_engine="mpi",
 )
