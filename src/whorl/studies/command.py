@@ -14,7 +14,7 @@ from whorl.signals import StopSignals
 from whorl.studies.contract import Cell, Scale, Study
 from whorl.studies.directory import Directory
 from whorl.studies.durations import expected_s, roughly
-from whorl.studies.machine import facts
+from whorl.studies.machine import facts, origin_of
 from whorl.studies.overview import write_overview
 from whorl.studies.progress import make_progress
 from whorl.studies.registry import NAMES, check_engine, check_extras, get_study
@@ -96,7 +96,8 @@ def _run(study: Study, scale: Scale, engine: str, path: Path, quiet: bool) -> in
         signals.hold()
         known = facts()
         progress = make_progress(f"{study.name}, {scale}", len(cells), quiet)
-        runner = Runner(directory, scale, slots, progress, signals, expected_s(study, scale, slots), through(scale))
+        time_s, origin = expected_s(study, scale, slots), origin_of(known)
+        runner = Runner(directory, scale, slots, progress, signals, time_s, through(scale), origin)
         try:
             runner.run(cells)
         finally:
@@ -112,12 +113,12 @@ def _run(study: Study, scale: Scale, engine: str, path: Path, quiet: bool) -> in
             print(f"whorl: {path}: every cell failed; {first.cell.name}: {first.reason}", file=sys.stderr)
             return EXIT_FAILED
         made = study.report(Results(scale, engine, done_cells))
-        write_report(path, study, scale, engine, made, done_cells, runner.failures, known)
+        took_s = sum(sum(one.seconds) for one in done_cells) / slots
+        write_report(path, study, scale, engine, made, done_cells, runner.failures, known, took_s)
     if not quiet:
         for finding in made.findings:
             print(f"{finding.verdict:<3}  {finding.claim}: {finding.shown}")
-        took = duration(sum(sum(one.seconds) for one in done_cells))
-        print(f"{study.name}: {counted(len(done_cells), 'cell')} of {took} in all")
+        print(f"{study.name}: {counted(len(done_cells), 'cell')}, {duration(took_s)}")
     print(shown(path / "report.html"))
     for failure in runner.failures:
         print(f"whorl: {failure.cell.name} failed: {failure.reason}", file=sys.stderr)

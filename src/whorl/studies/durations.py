@@ -10,7 +10,24 @@ from whorl.studies.contract import Scale, Study
 CORES = 2
 """Of the machine these times are for: a virtual one with two cores of an AMD EPYC, otherwise quiet."""
 MINUTES: dict[str, tuple[float, float]] = {
-    "vtrace": (0.5, 4.0),
+    "vtrace": (0.3, 1.5),
+    "priorities": (0.3, 2.0),
+    "windows": (0.2, 5.0),
+    "workflows": (1.0, 9.0),
+    "learners": (1.0, 13.0),
+    "data-generation": (0.3, 1.5),
+    "elastic": (0.8, 7.0),
+    "seed-inference": (0.8, 6.0),
+    "resources": (1.0, 8.0),
+    "agents": (1.0, 8.0),
+    "tasks": (0.5, 6.0),
+    "data-parallel": (0.5, 5.0),
+    "node-shape": (0.6, 6.0),
+    "scaling": (1.0, 11.0),
+    "atari-throughput": (1.8, 9.0),
+    "platforms": (0.8, 6.0),
+    "tune": (0.5, 4.0),
+    "tetris": (0.8, 6.0),
 }
 """At smoke and at small scale."""
 _PLACES: dict[Scale, int] = {"smoke": 0, "small": 1}

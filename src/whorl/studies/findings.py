@@ -136,7 +136,9 @@ def _expectation(
     return Expectation("equal to", equals, rather_than)
 
 
-def write_findings(path: Path, study: str, scale: Scale, engine: str, findings: Sequence[Finding]) -> None:
+def write_findings(
+    path: Path, study: str, scale: Scale, engine: str, findings: Sequence[Finding], took_s: float = 0.0
+) -> None:
     """``findings.json``."""
     note = "Smoke scale shows that everything runs; its findings carry no weight." if scale == "smoke" else ""
     plain = {
@@ -144,6 +146,7 @@ def write_findings(path: Path, study: str, scale: Scale, engine: str, findings: 
         "scale": scale,
         "engine": engine,
         "note": note,
+        "took_s": round(took_s, 1),
         "findings": [asdict(finding) for finding in findings],
     }
     write_atomic(path, json.dumps(plain, indent=1).encode() + b"\n")

@@ -58,11 +58,13 @@ class Runner:
         signals: StopSignals,
         expected_s: float | None = None,
         through: Sequence[str] = (),
+        origin: str = "",
     ) -> None:
-        """``expected_s`` is what all cells should take; ``through`` is said before trainings (see ``through``)."""
+        """``expected_s`` is what all cells should take; ``through`` is said before trainings (see ``through``);
+        ``origin`` is kept with each result."""
         self._directory, self._progress, self._signals = directory, progress, signals
         self._limit_s, self._slots = LIMITS_S[scale], slots
-        self._expected_s, self._through = expected_s, through
+        self._expected_s, self._through, self._origin = expected_s, through, origin
         self.done: list[CellResult] = []
         self.failures: list[Failure] = []
         self._running: list[_Running] = []
@@ -114,7 +116,7 @@ class Runner:
         self._running.remove(running)
         if code == 0:
             try:
-                result = read_cell(running.cell, running.folder, running.seconds)
+                result = read_cell(running.cell, running.folder, running.seconds, self._origin)
             except (OSError, ValueError) as error:
                 self._failed(running.cell, f"left nothing that can be read: {error}")
                 return

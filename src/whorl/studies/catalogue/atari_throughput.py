@@ -15,11 +15,11 @@ from whorl.studies.stats import estimate, ratio
 ACTORS = 2
 SIZES: dict[Scale, tuple[int, dict[str, int]]] = {
     "smoke": (1, {"impala": 4_000, "apex": 2_000}),
-    "small": (3, {"impala": 16_000, "apex": 6_000}),
+    "small": (3, {"impala": 8_000, "apex": 4_000}),
     "paper": (3, dict.fromkeys(("impala", "apex"), STEPS)),
 }
 """Seeds, and environment steps by agent."""
-LEARNING_STARTS = {"smoke": 300, "small": 1_500}
+LEARNING_STARTS = {"smoke": 300, "small": 1_000}
 RATES = {agent: STEPS / (60 * minutes) for agent, minutes in TABLE_I_MINUTES.items()}
 """Environment steps per second that the published times come to."""
 

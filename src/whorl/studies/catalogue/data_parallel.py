@@ -18,7 +18,7 @@ NETWORK = {
 """The study's CNN."""
 SIZES: dict[Scale, tuple[tuple[int, ...], tuple[int, ...], int, int]] = {
     "smoke": ((1, 2, 4), (1,), 1, 4),
-    "small": ((1, 2, 4), (1, 2), 3, 30),
+    "small": ((1, 2, 4), (1, 2), 3, 20),
     "paper": ((1, 2, 4, 8), (1, 2, 4), 5, 2000),
 }
 """Ranks, threads of each, seeds, updates."""

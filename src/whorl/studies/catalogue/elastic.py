@@ -16,7 +16,7 @@ from whorl.studies.stats import difference
 STEP_S, ROWS = 0.002, 32
 SIZES: dict[Scale, tuple[tuple[int, int, int], int, int, int]] = {
     "smoke": ((4, 2, 1), 8, 1, 12),
-    "small": ((4, 2, 1), 8, 5, 48),
+    "small": ((4, 2, 1), 8, 5, 36),
     "paper": (ELASTIC_WORKERS, 128, 3, 0),
 }
 """Actors of each third, environments, seeds, updates (paper: until 10 M steps)."""

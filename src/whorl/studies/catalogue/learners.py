@@ -37,7 +37,7 @@ Layouts = tuple[tuple[int, tuple[int, ...], int], ...]
 PAPER_STEPS = BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS
 REAL: dict[Scale, Layouts] = {
     "smoke": ((4, (1, 2), 4_000),),
-    "small": ((8, (1, 2, 4), 60_000),),
+    "small": ((8, (1, 2, 4), 40_000),),
     "paper": ((16, (1, 8), PAPER_STEPS), (24, (1, 8), PAPER_STEPS), (140, (1, 20), PAPER_STEPS)),
 }
 EMULATED: dict[Scale, Layouts] = {

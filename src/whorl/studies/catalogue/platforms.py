@@ -17,7 +17,7 @@ GAME = "Qbert"
 SHAPES = ("one node", "messages only")
 SIZES: dict[Scale, tuple[int, int, int, int, int]] = {
     "smoke": (1, 2, 3, 20, 480),
-    "small": (3, 7, 9, 20, 7_560),
+    "small": (3, 7, 9, 10, 5_040),
     "paper": (3, 7, 9, 100, 0),
 }
 """Seeds, workers, environments of each, rows, environment steps."""
