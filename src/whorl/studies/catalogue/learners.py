@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from whorl.bench.learners import UPDATE_S
 from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table, Training
 from whorl.studies.emulation import SLOW_LEARNER, says, slow_steps
 from whorl.studies.figures import Bars, Curves, Lines
@@ -144,7 +145,7 @@ def report(results: Results) -> Report:
                     f"{size}: {learners}": group.numbers("result.env_steps_per_s")
                     for (size, learners), group in bound.by("processes", "learners").items()
                 },
-                emulated="whorl/Slow-v0, steps and updates take their time asleep" if EMULATED[results.scale] else "",
+                emulated=_says(results.scale),
             ),
             Lines(
                 name="real-rates",
@@ -192,10 +193,17 @@ def report(results: Results) -> Report:
                 ],
                 "Each against one learner with the same number of processes. What learners save depends on how much "
                 "longer learning takes than acting, which the document does not give"
-                + (": 20 ms for an update, steps as each row says." if EMULATED[results.scale] else "."),
+                + (": see the first figure." if EMULATED[results.scale] else "."),
             )
         ],
     )
+
+
+def _says(scale: Scale) -> str:
+    """What is asleep, on the plot."""
+    sizes = [processes for processes, _, _ in EMULATED[scale]]
+    steps = ", ".join(f"{1000 * STEP_S[size]:g} ms ({size} processes)" for size in sizes)
+    return f"whorl/Slow-v0, steps take {steps}, and updates {1000 * UPDATE_S:g} ms, asleep" if sizes else ""
 
 
 def _rates(results: Results, processes: int) -> dict[float, list[float]]:

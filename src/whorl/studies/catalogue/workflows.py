@@ -148,9 +148,9 @@ def _why(scale: Scale) -> list[str]:
     trajectory_s, update_s = ROWS * STEP_S, UPDATE_S
     queue, blocking = 1 / max(update_s, trajectory_s / ACTORS), ACTORS / max(trajectory_s + update_s, ACTORS * update_s)
     return [
-        "What a queue gains depends on how long learning takes beside acting, which the document does not give. Here an "
-        f"update takes {1000 * update_s:.0f} ms and a trajectory {1000 * trajectory_s:.0f} ms with {ACTORS} actors: if "
-        f"everything went without friction, a queue would be {queue / blocking:.2f} times as fast."
+        "What a queue gains depends on how long learning takes beside acting, which the document does not give. Here "
+        f"an update takes {1000 * update_s:.0f} ms and a trajectory {1000 * trajectory_s:.0f} ms with {ACTORS} actors: "
+        f"if all went without friction, a queue would be {queue / blocking:.2f} times as fast."
     ]
 
 
