@@ -20,6 +20,10 @@ from whorl.types import Array
 COLOURS = ("#2266cc", "#d9541e", "#2a9d5c", "#8e44ad", "#c9a227", "#17a2b8", "#c2185b", "#5d6d7e", "#111111", "#996633")
 _PUBLISHED = "#cc0066"
 _POINTS = 200
+MOST_MARKS = 6
+"""On an axis: as many places as were measured, if these are few."""
+FEW_BARS = 4
+"""Their names fit below them, in several lines."""
 WIDE, NARROW = (7.6, 4.6), (4.0, 4.4)
 """Inches: for laptops, and for phones, on which the letters of a wide one are too small to read."""
 
@@ -164,8 +168,10 @@ class Bars(Figure):
                     self.published[name], place - 0.38, place + 0.38, color=_PUBLISHED, linewidth=2.0, linestyle="--",
                     label=label,
                 )  # fmt: skip
-        tilted = len(known) > 4 or max(map(len, known), default=0) > 14
-        axes.set_xticks(range(len(known)), known, fontsize=8, **({"rotation": 30, "ha": "right"} if tilted else {}))
+        if len(known) <= FEW_BARS:
+            axes.set_xticks(range(len(known)), [fill(name, 14) for name in known], fontsize=8)
+        else:
+            axes.set_xticks(range(len(known)), known, fontsize=8, rotation=30, ha="right")
         axes.grid(False, axis="x")
 
 
@@ -204,9 +210,10 @@ class Lines(Figure):
             axes.plot(*zip(*points, strict=True), ":", color="#555555", linewidth=1.5, label=name)
         for name, points in self.published.items():
             axes.plot(*zip(*points, strict=True), "D", color=_PUBLISHED, markersize=6, label=f"published: {name}")
+        marks = sorted({x for group in self.groups.values() for x in group})
         if self.log_x:
             axes.set_xscale("log", base=2)
-            marks = sorted({x for group in self.groups.values() for x in group})
+        if self.log_x or len(marks) <= MOST_MARKS:
             axes.set_xticks(marks, [f"{x:g}" for x in marks])
             axes.minorticks_off()
 

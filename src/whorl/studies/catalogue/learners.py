@@ -193,7 +193,7 @@ def report(results: Results) -> Report:
                 ],
                 "Each against one learner with the same number of processes. What learners save depends on how much "
                 "longer learning takes than acting, which the document does not give"
-                + (": see the first figure." if EMULATED[results.scale] else "."),
+                + ("; the first figure says it for these." if EMULATED[results.scale] else "."),
             )
         ],
     )

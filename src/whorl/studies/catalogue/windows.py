@@ -24,7 +24,7 @@ Part = tuple[str, int, tuple[int, ...], int, int, int]
 PARTS: dict[Scale, tuple[Part, ...]] = {
     "smoke": (("redundancy", 8, (2, 8), 1, 20, 4_000),),
     "small": (
-        ("redundancy", WINDOW_ACTORS, (30, 60, 120), 6, 4, 60 * WINDOW_ACTORS * 4),
+        ("redundancy", WINDOW_ACTORS, (30, 60, 120), 10, 4, 36 * WINDOW_ACTORS * 4),
         ("convergence", 8, (8,), 5, 20, 100_000),
     ),
     "paper": (("redundancy", WINDOW_ACTORS, (1, 12, 30, 60, 120), 5, 20, 2_000_000),),
@@ -69,10 +69,10 @@ def _clash(random: Results, learners: int, actors: int) -> Finding:
     percent = 100 * redundant_share(learners, actors)
     return judge(
         f"random_windows_clash_at_{100 * learners / actors:.0f}_percent",
-        f"Random windows are read twice as the formula says, with {learners} learners on {actors} actors",
+        f"Random windows clash as the formula says, with {learners} learners on {actors} actors",
         estimate(values) if values else None,
         equals=percent,
-        unit="% of what is read was read before",
+        unit="% read again",
         published=f"significant from {100 * NOTICEABLE_SHARE:.0f} % on (no figure); the formula gives {percent:.1f} %",
         because="Learners draw without knowing of each other.",
         otherwise="Learners that go at their own pace read at other times than the formula assumes."
@@ -98,7 +98,7 @@ def report(results: Results) -> Report:
         "Owned windows waste nothing",
         estimate(owned) if owned else None,
         at_most=0.0,
-        unit="% of what is read was read before",
+        unit="% read again",
         published="no learner reads another's window, by their making",
         because="Every window has one reader, who waits for something new.",
         otherwise="A window was read by two learners, or twice by one: a fault of this implementation.",
@@ -125,7 +125,7 @@ def report(results: Results) -> Report:
             Lines(
                 name="redundancy",
                 title=f"What learners read that another had read, {actors} actors",
-                caption=f"Owned windows: {wasted.shown}. "
+                caption=f"Owned windows: {wasted.shown}, {wasted.state}. "
                 + " ".join(f"{one.claim}: {one.shown}, expected {one.expected}; {one.state}." for one in clashes),
                 x="learners",
                 y="read again (%)",
