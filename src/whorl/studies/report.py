@@ -58,8 +58,8 @@ def write_report(
     parts = [
         f"<h1>{escape(study.title)}</h1>",
         f'<p class="about">{escape(study.source)}<br>Whorl {escape(str(facts["whorl"]))}, commit '
-        f"{escape(str(facts['commit']))}, {escape(str(facts['date'])[:10])}; engine {escape(engine)}, made by "
-        f"<code>{escape(command)}</code></p>",
+        f"{escape(str(facts['commit']))}, {escape(str(facts['date'])[:10])}; engine {escape(engine)}, made by</p>"
+        f"<pre>{escape(command)}</pre>",
         f'<p class="scale">{escape(SCALES[scale])}</p>',
         *(f"<p>{escape(remark)}</p>" for remark in made.remarks),
         "<h2>Findings</h2>",
