@@ -96,9 +96,11 @@ def test_results_are_kept_whole_and_only_for_the_same_cell(tmp_path: Path) -> No
     cell = Cell({"a": 1}, 1, (("whorl", "train"),))
     (directory.clear(cell) / "run" / "checkpoints").mkdir(parents=True)
     assert directory.load(cell) is None
-    directory.keep(CellResult(cell, {"result": {"wall_s": 2.5}}, {}, [1.0, 2.0]))
-    found = directory.load(cell)
-    assert found is not None
+    directory.keep(CellResult(cell, {"result": {"wall_s": 2.5}}, {}, [1.0, 2.0], "commit abc"))
+    found = Directory(tmp_path.rename(tmp_path.with_name("moved"))).load(cell)
+    assert found is not None, "all of it is in the folder, wherever that is"
+    tmp_path.with_name("moved").rename(tmp_path)
+    assert found.origin == "commit abc"
     assert (found.number("result.wall_s"), found.number("seconds"), found.number("result.x")) == (2.5, 3.0, None)
     assert not (directory.folder(cell) / "run" / "checkpoints").exists()
     assert directory.load(Cell({"a": 1}, 1, (("whorl", "train", "--steps", "9"),))) is None, "another under its name"
@@ -110,6 +112,7 @@ def test_the_time_left_is_what_others_took() -> None:
     quick, slow = Cell({"a": 1}, 1, ()), Cell({"a": 2}, 1, ())
     done = [CellResult(quick, {}, {}, [2.0]), CellResult(slow, {}, {}, [3.0, 5.0])]
     assert seconds_left([quick], [], [], slots=1) is None
+    assert seconds_left([quick, slow], [(quick, 4.0)], [], slots=2, usual_s=10.0) == 13.0, "before any has ended"
     assert seconds_left([Cell({"a": 1}, 2, ()), Cell({"a": 2}, 2, ())], [], done, slots=1) == 10.0
     assert seconds_left([Cell({"a": 3}, 1, ())], [], done, slots=2) == 2.5, "the average, over two cores"
     assert seconds_left([], [(Cell({"a": 2}, 2, ()), 7.0)], done, slots=1) == 1.0

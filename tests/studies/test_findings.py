@@ -58,3 +58,24 @@ def test_findings_are_plain_json(tmp_path: Path) -> None:
         ("b", "no", None),
     ]
     assert all(one["expected"] and one["explanation"] for one in plain["findings"])
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "begins"),
+    [
+        (Estimate(11.0, 10.5, 11.5, 5), "yes", "Because."),
+        (Estimate(9.0, 8.0, 10.0, 5), "no", "The contrary was found."),
+        (Estimate(11.0, -1.0, 20.0, 5), "no", "Undecided: the interval holds 11.2 and 0."),
+        (Estimate(11.0, 11.0, 11.0, 2), "no", "Undecided: 2 seeds"),
+    ],
+)
+def test_a_number_that_theory_gives_must_lie_in_the_interval(found: Estimate, verdict: str, begins: str) -> None:
+    finding = judge("name", "Claim", found, equals=11.2, unit="%", because="Because.", otherwise="Otherwise.")
+    assert (finding.verdict, finding.expected) == (verdict, "equal to 11.2 %")
+    assert finding.explanation.startswith(begins)
+
+
+def test_nothing_at_all_is_at_most_nothing() -> None:
+    assert judge("name", "Claim", Estimate(0.0, 0.0, 0.0, 3), at_most=0.0).verdict == "yes"
+    assert judge("name", "Claim", Estimate(0.1, 0.0, 0.2, 3), at_most=0.0).state == "undecided"
+    assert judge("name", "Claim", Estimate(0.2, 0.1, 0.3, 3), at_most=0.0).state == "the contrary"

@@ -152,3 +152,11 @@ def test_a_study_runs_at_smoke_scale(whorl_study: Study, tmp_path: Path, name: s
         pytest.skip(err.strip())
     assert code == 0, err
     check_report(tmp_path / "here", name)
+
+
+def test_a_study_file_that_cannot_be_read_is_named(whorl_study: Study, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "study.json").write_text('{"study": ')
+    code, _, err = whorl_study("vtrace", "--study-dir", "mine")
+    assert code == 2
+    assert err == ("whorl: error: mine/study.json: cannot be read; give another --study-dir, or delete this file\n")

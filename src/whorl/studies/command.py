@@ -13,13 +13,15 @@ from whorl.runs.status import counted, duration
 from whorl.signals import StopSignals
 from whorl.studies.contract import Cell, Scale, Study
 from whorl.studies.directory import Directory
-from whorl.studies.machine import facts
+from whorl.studies.durations import expected_s, roughly
+from whorl.studies.machine import facts, origin_of
 from whorl.studies.overview import write_overview
 from whorl.studies.progress import make_progress
 from whorl.studies.registry import NAMES, check_engine, check_extras, get_study
 from whorl.studies.report import write_report
 from whorl.studies.results import Results
-from whorl.studies.running import Runner
+from whorl.studies.running import Runner, through
+from whorl.studies.script import script_of
 
 ROOT = Path("studies")
 
@@ -38,6 +40,8 @@ def run_study(name: str, scale: Scale, engine: str | None, study_dir: Path | Non
         check_extras(study, engine, scale)
         return _run(study, scale, engine, study_dir or default_path(study, scale, engine), quiet)
     codes, left_out, paths = [], [], {}
+    if not quiet and (time := roughly(NAMES, scale)):
+        print(f"{len(NAMES)} studies at scale {scale}: {time}, less what is done", file=sys.stderr)
     for study in map(get_study, NAMES):
         chosen = engine if engine in study.engines else study.engine_for(scale)
         try:
@@ -65,21 +69,16 @@ def default_path(study: Study, scale: Scale, engine: str) -> Path:
 
 def print_commands(name: str, scale: Scale, engine: str | None, study_dir: Path | None) -> None:
     """Every command of every cell, as a script."""
+    studies = []
     for study in [get_study(name)] if name != "all" else map(get_study, NAMES):
         chosen = engine or study.engine_for(scale)
         if name != "all":
             check_engine(study, chosen)
         elif chosen not in study.engines:
             chosen = study.engine_for(scale)
-        path = study_dir or default_path(study, scale, chosen)
-        cells = study.cells(scale, chosen)
-        made_for = f", made for {study.machine}" if scale == "paper" and study.machine else ""
-        print(f"# {study.name}, scale {scale}, engine {chosen}: {counted(len(cells), 'cell')}{made_for}")
-        directory = Directory(path)
-        for cell in cells:
-            emulated = f" (emulated: {cell.emulated})" if cell.emulated else ""
-            print(f"# {cell.name}{emulated}")
-            print("\n".join(cell.shown(shown(directory.folder(cell)))))
+        below = study_dir / study.name if study_dir and name == "all" else study_dir
+        studies.append((study, chosen, below or default_path(study, scale, chosen)))
+    print("\n".join(script_of(name, scale, studies, study_dir, engine)))
 
 
 def check_cells(cells: Sequence[Cell]) -> None:
@@ -97,7 +96,8 @@ def _run(study: Study, scale: Scale, engine: str, path: Path, quiet: bool) -> in
         signals.hold()
         known = facts()
         progress = make_progress(f"{study.name}, {scale}", len(cells), quiet)
-        runner = Runner(directory, scale, slots, progress, signals)
+        time_s, origin = expected_s(study, scale, slots), origin_of(known)
+        runner = Runner(directory, scale, slots, progress, signals, time_s, through(scale), origin)
         try:
             runner.run(cells)
         finally:
@@ -113,12 +113,12 @@ def _run(study: Study, scale: Scale, engine: str, path: Path, quiet: bool) -> in
             print(f"whorl: {path}: every cell failed; {first.cell.name}: {first.reason}", file=sys.stderr)
             return EXIT_FAILED
         made = study.report(Results(scale, engine, done_cells))
-        write_report(path, study, scale, engine, made, done_cells, runner.failures, known)
+        took_s = sum(sum(one.seconds) for one in done_cells) / slots
+        write_report(path, study, scale, engine, made, done_cells, runner.failures, known, took_s)
     if not quiet:
         for finding in made.findings:
             print(f"{finding.verdict:<3}  {finding.claim}: {finding.shown}")
-        took = duration(sum(sum(one.seconds) for one in done_cells))
-        print(f"{study.name}: {counted(len(done_cells), 'cell')} of {took} in all")
+        print(f"{study.name}: {counted(len(done_cells), 'cell')}, {duration(took_s)}")
     print(shown(path / "report.html"))
     for failure in runner.failures:
         print(f"whorl: {failure.cell.name} failed: {failure.reason}", file=sys.stderr)

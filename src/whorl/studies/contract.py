@@ -30,6 +30,9 @@ RUN = f"{FOLDER}/run"
 FOUND = f"{FOLDER}/found.json"
 """Where a cell that measures writes what it found."""
 
+SPREADING = ("mpi", "ray")
+"""Engines that can use several nodes."""
+
 _PROGRAMS = {"whorl": ("-m", "whorl.cli.main"), "python": ()}
 
 
@@ -60,11 +63,14 @@ class Cell:
         """Its commands as people type them."""
         return [shlex.join(word.replace(FOLDER, str(folder)) for word in command) for command in self.commands]
 
-    def executable(self, folder: Path) -> list[list[str]]:
-        """Its commands with this interpreter."""
+    def executable(self, folder: Path, through: Sequence[str] = ()) -> list[list[str]]:
+        """Its commands with this interpreter. ``through`` stands before trainings that may use several nodes, such as
+        ``slurm --nodes 4 --``."""
+        filled = [[word.replace(FOLDER, str(folder)) for word in command] for command in self.commands]
+        spread = any(word in SPREADING for command in self.commands for word in command)
         return [
-            [sys.executable, *_PROGRAMS[program], *(word.replace(FOLDER, str(folder)) for word in words)]
-            for program, *words in self.commands
+            [sys.executable, *_PROGRAMS[program], *(through if spread and program == "whorl" else ()), *words]
+            for program, *words in filled
         ]
 
 
@@ -90,6 +96,23 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """What a study at ``paper`` scale asks a cluster for."""
+
+    nodes: int = 1
+    cpus: int = 36
+    """Of each node."""
+    gpus: int = 0
+    """Of each node."""
+
+    @property
+    def shown(self) -> str:
+        """For people."""
+        gpus = f" and {self.gpus} GPU{'s' * (self.gpus > 1)} each" if self.gpus else ""
+        return f"{self.nodes} node{'s' * (self.nodes > 1)} of {self.cpus} CPUs{gpus}"
+
+
+@dataclass(frozen=True)
 class Study:
     """An experiment."""
 
@@ -107,7 +130,7 @@ class Study:
     """Extras without which it cannot be run, such as ``atari``."""
     timed: bool = True
     """It measures time: one cell at a time. Otherwise as many as there are cores."""
-    machine: str = ""
+    machine: Machine = Machine()
     """What ``paper`` scale is made for."""
     paper_engine: str = ""
     """The engine of ``paper`` scale, where it is another than the default."""

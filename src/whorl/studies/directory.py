@@ -63,7 +63,7 @@ class Directory:
                 f"{self.path}: a study goes on here (by {holder}); wait for its end, or give another --study-dir"
             ) from None
         try:
-            if self.about.is_file() and (found := json.loads(self.about.read_bytes())) != wanted:
+            if self.about.is_file() and (found := self._known()) != wanted:
                 raise BadInputError(
                     f"{self.path}: holds the study {found.get('study')} at scale {found.get('scale')} on "
                     f"{found.get('engine')}; give another --study-dir"
@@ -73,6 +73,15 @@ class Directory:
             lock.close()
             raise
         return lock
+
+    def _known(self) -> dict[str, str]:
+        try:
+            known = json.loads(self.about.read_bytes())
+        except ValueError:
+            known = None
+        if not isinstance(known, dict):
+            raise BadInputError(f"{self.about}: cannot be read; give another --study-dir, or delete this file")
+        return known
 
     def load(self, cell: Cell) -> CellResult | None:
         """What it left behind; None where it has not ended, or was another cell under the same name."""

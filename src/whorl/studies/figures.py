@@ -7,17 +7,25 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import Any, ClassVar
 
 import numpy as np
 
 from whorl.runs.plot import figure_class
+from whorl.runs.status import counted
 from whorl.studies.stats import band, estimate
 from whorl.types import Array
 
 COLOURS = ("#2266cc", "#d9541e", "#2a9d5c", "#8e44ad", "#c9a227", "#17a2b8", "#c2185b", "#5d6d7e", "#111111", "#996633")
 _PUBLISHED = "#cc0066"
 _POINTS = 200
+MOST_MARKS = 6
+"""On an axis: as many places as were measured, if these are few."""
+FEW_BARS = 4
+"""Their names fit below them, in several lines."""
+WIDE, NARROW = (7.6, 4.6), (4.0, 4.4)
+"""Inches: for laptops, and for phones, on which the letters of a wide one are too small to read."""
 
 Row = Sequence[Any]
 
@@ -46,10 +54,16 @@ class Figure:
         """On axes of Matplotlib."""
         raise NotImplementedError
 
-    @property
-    def seeds(self) -> int:
-        """Of the group that has most."""
+    def counts(self) -> list[int]:
+        """How many seeds there are of everything that is drawn."""
         raise NotImplementedError
+
+    @property
+    def seeds(self) -> str:
+        """``5 seeds``, or ``3 to 5 seeds`` where groups differ."""
+        known = [count for count in self.counts() if count] or [0]
+        few, many = min(known), max(known)
+        return counted(many, "seed") if few == many else f"{few} to {many} seeds"
 
     def csv(self) -> str:
         """The numbers."""
@@ -59,31 +73,34 @@ class Figure:
         writer.writerows(self.rows())
         return text.getvalue()
 
-    def png(self) -> bytes:
-        """The picture."""
-        figure = figure_class()(figsize=(7.2, 4.2), dpi=110, layout="constrained")
+    def png(self, size: tuple[float, float] = WIDE) -> bytes:
+        """The picture, so many inches wide and high. It says by itself how many seeds there are and what is emulated:
+        pictures get copied."""
+        figure = figure_class()(figsize=size, dpi=140, layout="constrained")
         axes = figure.subplots()
         axes.set_axisbelow(True)
         axes.grid(True, color="#e2e2e2", linewidth=0.7)
         self.draw(axes)
-        axes.set_title(self.title, fontsize=12, fontweight="bold", loc="left")
+        width = int(size[0] * 9)
+        figure.suptitle(fill(self.title, width), fontsize=12, fontweight="bold", x=0.01, ha="left")
+        says = self.seeds + (f"; emulated: {self.emulated}" if self.emulated else "")
+        colour = "#aa0000" if self.emulated else "#555555"
+        axes.set_title(fill(says, int(width * 1.35)), fontsize=9, style="italic", color=colour, loc="left")
         axes.set_xlabel(self.x)
         axes.set_ylabel(self.y)
         axes.spines[["top", "right"]].set_visible(False)
-        if axes.get_legend_handles_labels()[1]:
-            axes.legend(frameon=False, fontsize=8)
-        if self.emulated:
-            axes.text(
-                0.995, 0.01, f"emulated: {self.emulated}", transform=axes.transAxes, ha="right", va="bottom",
-                fontsize=8, style="italic", color="#aa0000",
-            )  # fmt: skip
+        labels = axes.get_legend_handles_labels()[1]
+        if labels:
+            # Below the axes: inside, it would lie on what it explains.
+            columns = max(1, min(len(labels), int(size[0] * 11) // (4 + max(map(len, labels)))))
+            figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=columns)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png")
         return buffer.getvalue()
 
-    def embedded(self) -> str:
+    def embedded(self, size: tuple[float, float] = WIDE) -> str:
         """The picture as an address that holds it."""
-        return "data:image/png;base64," + base64.b64encode(self.png()).decode()
+        return "data:image/png;base64," + base64.b64encode(self.png(size)).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +115,8 @@ class Curves(Figure):
             for number, (xs, ys) in enumerate(lines, 1):
                 yield from ((name, number, f"{x:.6g}", f"{y:.6g}") for x, y in zip(xs, ys, strict=True))
 
-    @property
-    def seeds(self) -> int:
-        return max((len(lines) for lines in self.groups.values()), default=0)
+    def counts(self) -> list[int]:
+        return [len(lines) for lines in self.groups.values()]
 
     def draw(self, axes: Any) -> None:
         from matplotlib.ticker import EngFormatter
@@ -135,9 +151,8 @@ class Bars(Figure):
             for number, value in enumerate(values, 1):
                 yield name, number, f"{value:.6g}", self.published.get(name, "")
 
-    @property
-    def seeds(self) -> int:
-        return max(map(len, self.groups.values()), default=0)
+    def counts(self) -> list[int]:
+        return [len(values) for values in self.groups.values()]
 
     def draw(self, axes: Any) -> None:
         known = {name: values for name, values in self.groups.items() if values}
@@ -153,8 +168,10 @@ class Bars(Figure):
                     self.published[name], place - 0.38, place + 0.38, color=_PUBLISHED, linewidth=2.0, linestyle="--",
                     label=label,
                 )  # fmt: skip
-        tilted = len(known) > 4 or max(map(len, known), default=0) > 14
-        axes.set_xticks(range(len(known)), known, fontsize=8, **({"rotation": 30, "ha": "right"} if tilted else {}))
+        if len(known) <= FEW_BARS:
+            axes.set_xticks(range(len(known)), [fill(name, 14) for name in known], fontsize=8)
+        else:
+            axes.set_xticks(range(len(known)), known, fontsize=8, rotation=30, ha="right")
         axes.grid(False, axis="x")
 
 
@@ -178,9 +195,8 @@ class Lines(Figure):
             for name, points in others.items():
                 yield from ((f"{kind}: {name}", x, "", f"{y:.6g}") for x, y in points)
 
-    @property
-    def seeds(self) -> int:
-        return max((len(values) for places in self.groups.values() for values in places.values()), default=0)
+    def counts(self) -> list[int]:
+        return [len(values) for places in self.groups.values() for values in places.values()]
 
     def draw(self, axes: Any) -> None:
         for (name, places), colour in zip(self.groups.items(), _endless(COLOURS), strict=False):
@@ -194,9 +210,10 @@ class Lines(Figure):
             axes.plot(*zip(*points, strict=True), ":", color="#555555", linewidth=1.5, label=name)
         for name, points in self.published.items():
             axes.plot(*zip(*points, strict=True), "D", color=_PUBLISHED, markersize=6, label=f"published: {name}")
+        marks = sorted({x for group in self.groups.values() for x in group})
         if self.log_x:
             axes.set_xscale("log", base=2)
-            marks = sorted({x for group in self.groups.values() for x in group})
+        if self.log_x or len(marks) <= MOST_MARKS:
             axes.set_xticks(marks, [f"{x:g}" for x in marks])
             axes.minorticks_off()
 

@@ -1,7 +1,8 @@
 """Findings: the effect that was expected beforehand, the interval that was measured, and the verdict.
 
-"Yes" takes the whole interval on the expected side, and at least three seeds. Everything else is "no", and the
-explanation says which: the contrary was found, nothing could be told, or nothing was measured.
+"Yes" takes the whole interval on the expected side, and at least three seeds. Where a theory gives the very number, it
+takes an interval that holds it and tells it from what would be if the theory were wrong. Everything else is "no", and
+the explanation says which: the contrary was found, nothing could be told, or nothing was measured.
 """
 
 from __future__ import annotations
@@ -51,6 +52,38 @@ class Finding:
         return f"{_number(self.measured)} [{_number(low)}, {_number(high)}] {self.unit}".strip()
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """What was expected beforehand: values above a border, below it, at most it, or a number that a theory gives."""
+
+    kind: Literal["above", "below", "at most", "equal to"]
+    border: float
+    rather_than: float = 0.0
+    """With ``equal to``: what would be if the theory were wrong."""
+
+    def text(self, unit: str) -> str:
+        """For people."""
+        return f"{self.kind} {_number(self.border)} {unit}".strip()
+
+    def state(self, found: Estimate) -> Literal["as expected", "the contrary", "undecided"]:
+        """Of an interval that rests on enough seeds."""
+        low, high, border = found.low, found.high, self.border
+        if self.kind == "equal to":
+            if not low <= border <= high:
+                return "the contrary"
+            return "undecided" if low <= self.rather_than <= high else "as expected"
+        fits = {"above": low > border, "below": high < border, "at most": high <= border}
+        fails = {"above": high < border, "below": low > border, "at most": low > border}
+        return "as expected" if fits[self.kind] else "the contrary" if fails[self.kind] else "undecided"
+
+    def leans(self, found: Estimate) -> bool:
+        """Whether the value itself is on the expected side."""
+        if self.kind == "equal to":
+            return abs(found.value - self.border) < abs(found.value - self.rather_than)
+        sides = {"above": found.value > self.border, "below": found.value < self.border}
+        return sides.get(self.kind, found.value <= self.border)
+
+
 def judge(
     name: str,
     claim: str,
@@ -58,47 +91,54 @@ def judge(
     *,
     above: float | None = None,
     below: float | None = None,
+    at_most: float | None = None,
+    equals: float | None = None,
+    rather_than: float = 0.0,
     unit: str = "",
     published: str = "",
     because: str = "",
     otherwise: str = "",
 ) -> Finding:
-    """Set what was measured beside what was expected: ``above`` or ``below`` a number. ``because`` explains a yes,
-    ``otherwise`` a no."""
-    assert (above is None) != (below is None)
-    border = above if above is not None else below
-    assert border is not None
-    expected = f"{'above' if above is not None else 'below'} {_number(border)} {unit}".strip()
+    """Set what was measured beside what was expected: ``above`` or ``below`` a number, ``at_most`` one, or a number
+    that a theory gives (``equals``). ``because`` explains a yes, ``otherwise`` a no."""
+    expectation = _expectation(above, below, at_most, equals, rather_than)
+    expected = expectation.text(unit)
     if found is None or not all(map(math.isfinite, (found.value, found.low, found.high))):
         text = "Nothing was measured: cells failed, or did not come far enough."
         return Finding(name, claim, expected, published, None, None, unit, 0, "no", "not measured", text)
-    enough = found.seeds >= FEWEST_SEEDS
-    is_so = enough and (found.low > border if above is not None else found.high < border)
-    is_contrary = enough and (found.high < border if above is not None else found.low > border)
-    if not enough:
-        side = "on the expected side" if (found.value > border) == (above is not None) else "on the other side"
+    state = expectation.state(found) if found.seeds >= FEWEST_SEEDS else "undecided"
+    if found.seeds < FEWEST_SEEDS:
+        side = "on the expected side" if expectation.leans(found) else "on the other side"
         few = counted(found.seeds, "seed")
         text = f"Undecided: {few}, and a verdict takes {FEWEST_SEEDS}. What there is lies {side}."
-    elif is_so:
+    elif state == "as expected":
         text = because or "As expected."
-    elif is_contrary:
+    elif state == "the contrary":
         text = f"The contrary was found. {otherwise}".strip()
     else:
-        text = f"Undecided: the interval holds {_number(border)}. {otherwise}".strip()
+        both = f" and {_number(rather_than)}" if equals is not None else ""
+        text = f"Undecided: the interval holds {_number(expectation.border)}{both}. {otherwise}".strip()
     interval = (found.low, found.high)
-    verdict, state = _verdict(is_so, is_contrary)
+    verdict: Literal["yes", "no"] = "yes" if state == "as expected" else "no"
     return Finding(name, claim, expected, published, found.value, interval, unit, found.seeds, verdict, state, text)
 
 
-def _verdict(
-    is_so: bool, is_contrary: bool
-) -> tuple[Literal["yes", "no"], Literal["as expected", "the contrary", "undecided"]]:
-    if is_so:
-        return "yes", "as expected"
-    return "no", "the contrary" if is_contrary else "undecided"
+def _expectation(
+    above: float | None, below: float | None, at_most: float | None, equals: float | None, rather_than: float
+) -> Expectation:
+    if above is not None:
+        return Expectation("above", above)
+    if below is not None:
+        return Expectation("below", below)
+    if at_most is not None:
+        return Expectation("at most", at_most)
+    assert equals is not None
+    return Expectation("equal to", equals, rather_than)
 
 
-def write_findings(path: Path, study: str, scale: Scale, engine: str, findings: Sequence[Finding]) -> None:
+def write_findings(
+    path: Path, study: str, scale: Scale, engine: str, findings: Sequence[Finding], took_s: float = 0.0
+) -> None:
     """``findings.json``."""
     note = "Smoke scale shows that everything runs; its findings carry no weight." if scale == "smoke" else ""
     plain = {
@@ -106,6 +146,7 @@ def write_findings(path: Path, study: str, scale: Scale, engine: str, findings: 
         "scale": scale,
         "engine": engine,
         "note": note,
+        "took_s": round(took_s, 1),
         "findings": [asdict(finding) for finding in findings],
     }
     write_atomic(path, json.dumps(plain, indent=1).encode() + b"\n")

@@ -15,6 +15,11 @@ def facts() -> dict[str, Any]:
     return {**machine_facts(), "whorl": whorl.__version__, "commit": commit() or "not a checkout"}
 
 
+def origin_of(known: dict[str, Any]) -> str:
+    """Of these, what tells two places apart at which cells of one study were run."""
+    return f"commit {known['commit']} on {known['cpu']}, {known['cpus']} CPUs"
+
+
 def commit() -> str:
     """Of the checkout this code runs from; empty where it is installed."""
     source = Path(whorl.__file__).resolve().parent

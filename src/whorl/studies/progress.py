@@ -14,16 +14,20 @@ from whorl.studies.results import CellResult
 
 
 def seconds_left(
-    waiting: Sequence[Cell], running: Sequence[tuple[Cell, float]], done: Sequence[CellResult], slots: int
+    waiting: Sequence[Cell],
+    running: Sequence[tuple[Cell, float]],
+    done: Sequence[CellResult],
+    slots: int,
+    usual_s: float | None = None,
 ) -> float | None:
-    """What cells of the same setting took with other seeds, else what cells took on average; None before the first.
-    ``running`` have run for so long."""
-    if not done:
+    """What cells of the same setting took with other seeds, else what cells took on average, else what is usual; None
+    where nothing is. ``running`` have run for so long."""
+    if not done and usual_s is None:
         return None
     taken: dict[str, list[float]] = {}
     for result in done:
         taken.setdefault(repr(result.cell.labels), []).append(sum(result.seconds))
-    average = sum(map(sum, taken.values())) / len(done)
+    average = sum(map(sum, taken.values())) / len(done) if done else usual_s or 0.0
     known = {labels: sum(values) / len(values) for labels, values in taken.items()}
     expected_s = sum(known.get(repr(cell.labels), average) for cell in waiting)
     under_way_s = sum(max(0.0, known.get(repr(cell.labels), average) - so_far) for cell, so_far in running)

@@ -88,6 +88,8 @@ LEARNERS_THROUGHPUT_PERCENT = 43.4
 """EXARL: multi-learner async, 8 learners and 8 actors: so much more throughput."""
 LEARNERS_TIME_PERCENT = 31.0
 """EXARL: 8 learners and 16 actors: so much less time."""
+WINDOW_ACTORS, NOTICEABLE_SHARE = 120, 0.25
+"""EXARL: random windows clash noticeably once learners are such a share of the actors; 120 of these in its largest."""
 DATA_GENERATION_SPEED_UP, DATA_GENERATION_PROCESSES = 3.30, 4
 """EXARL: Bellman targets spread over 4 processes."""
 BOOSTER_EPISODES, BOOSTER_EPISODE_STEPS = 1000, 200

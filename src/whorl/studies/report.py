@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from whorl.runs.files import write_atomic
-from whorl.runs.status import duration
+from whorl.runs.status import counted, duration
 from whorl.studies.contract import Report, Scale, Study, Table
-from whorl.studies.figures import Figure
+from whorl.studies.figures import NARROW, Figure
 from whorl.studies.findings import Finding, write_findings
 from whorl.studies.results import CellResult
 from whorl.studies.running import Failure
@@ -46,18 +47,19 @@ def write_report(
     done: Sequence[CellResult],
     failures: Sequence[Failure],
     facts: dict[str, Any],
+    took_s: float = 0.0,
 ) -> None:
     """All that is for people and for programs: ``report.html``, ``findings.json`` and a CSV for each figure."""
     figures = [figure for figure in made.figures if next(figure.rows(), None)]  # short runs may have no returns yet
     for figure in figures:
         write_atomic(path / f"{figure.name}.csv", figure.csv().encode())
-    write_findings(path / "findings.json", study.name, scale, engine, made.findings)
+    write_findings(path / "findings.json", study.name, scale, engine, made.findings, took_s)
     command = f"whorl study {study.name} --scale {scale} --engine {engine}"
     parts = [
         f"<h1>{escape(study.title)}</h1>",
         f'<p class="about">{escape(study.source)}<br>Whorl {escape(str(facts["whorl"]))}, commit '
-        f"{escape(str(facts['commit']))}, {escape(str(facts['date'])[:10])}; engine {escape(engine)}, made by "
-        f"<code>{escape(command)}</code></p>",
+        f"{escape(str(facts['commit']))}, {escape(str(facts['date'])[:10])}; engine {escape(engine)}, made by</p>"
+        f"<pre>{escape(command)}</pre>",
         f'<p class="scale">{escape(SCALES[scale])}</p>',
         *(f"<p>{escape(remark)}</p>" for remark in made.remarks),
         "<h2>Findings</h2>",
@@ -69,6 +71,7 @@ def write_report(
         *_failed(failures),
         *_rows(done),
         "<h2>Machine and versions</h2>",
+        *_origins(done),
         _plain_table(("", ""), [(name.replace("_", " "), str(value)) for name, value in facts.items()]),
     ]
     write_atomic(path / "report.html", page(study.title, parts).encode())
@@ -98,10 +101,11 @@ def finding_card(finding: Finding) -> str:
 
 def _figure(figure: Figure) -> str:
     emulated = f' <span class="emulated">Emulated: {escape(figure.emulated)}.</span>' if figure.emulated else ""
-    seeds = f" {figure.seeds} seed{'s' * (figure.seeds != 1)}, every one of them shown."
+    seeds = f" {figure.seeds}, every one of them shown."
     alt = escape(f"{figure.title}: {figure.y} over {figure.x}", quote=True)
     return (
-        f'<figure><img alt="{alt}" src="{figure.embedded()}"><figcaption>{escape(figure.caption)}{seeds}{emulated} '
+        f'<figure><picture><source media="(max-width: 600px)" srcset="{figure.embedded(NARROW)}">'
+        f'<img alt="{alt}" src="{figure.embedded()}"></picture><figcaption>{escape(figure.caption)}{seeds}{emulated} '
         f"The numbers are in <code>{escape(figure.name)}.csv</code>.</figcaption></figure>"
     )
 
@@ -127,6 +131,15 @@ def _failed(failures: Sequence[Failure]) -> list[str]:
         return []
     items = "".join(f"<li>{escape(one.cell.name)}: {escape(one.reason)}</li>" for one in failures)
     return [f"<h2>What failed</h2><ul>{items}</ul>"]
+
+
+def _origins(done: Sequence[CellResult]) -> list[str]:
+    """Where cells were run, if not all of them here and now."""
+    counts = Counter(one.origin for one in done if one.origin)
+    if len(counts) < 2:
+        return []
+    items = "".join(f"<li>{escape(origin)}: {counted(count, 'cell')}</li>" for origin, count in counts.items())
+    return [f"<p>The study was interrupted and went on with another commit or machine.</p><ul>{items}</ul>"]
 
 
 def _rows(done: Sequence[CellResult]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ class CellResult:
     """``env_steps``, ``wall_s`` and ``return_mean`` of a run, thinned out."""
     seconds: list[float]
     """Of each command, start and end of its processes included."""
+    origin: str = ""
+    """The commit and the machine it was run with: a study may go on elsewhere."""
 
     def number(self, name: str) -> float | None:
         """By dotted name (``result.staleness.mean``; ``seconds`` in all); None where there is none."""
@@ -43,7 +45,13 @@ class CellResult:
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
-        return {"cell": self.cell.plain(), "seconds": self.seconds, "values": self.values, "curve": self.curve}
+        return {
+            "cell": self.cell.plain(),
+            "origin": self.origin,
+            "seconds": self.seconds,
+            "values": self.values,
+            "curve": self.curve,
+        }
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,11 @@ class Results:
         """Of every cell that has it."""
         return [value for one in self.cells if (value := one.number(name)) is not None]
 
+    def per_seed(self, value: Callable[[CellResult], float | None]) -> list[float]:
+        """One number for each seed: the mean over its cells that have it. Cells of one seed are not seeds."""
+        found = [[number for one in group if (number := value(one)) is not None] for group in self.by("seed").values()]
+        return [sum(numbers) / len(numbers) for numbers in found if numbers]
+
     def curves(self, x: str = "env_steps") -> list[tuple[np.ndarray, np.ndarray]]:
         """Mean returns over ``env_steps`` or ``wall_s``, one for each cell that has any."""
         known = [one.curve for one in self.cells if one.curve.get("return_mean")]
@@ -86,7 +99,7 @@ class Results:
         return iter(self.cells)
 
 
-def read_cell(cell: Cell, folder: Path, seconds: list[float]) -> CellResult:
+def read_cell(cell: Cell, folder: Path, seconds: list[float], origin: str = "") -> CellResult:
     """From what its commands wrote into its folder."""
     values: dict[str, Any] = {"storage_bytes": size_of(folder)}
     curve: dict[str, list[float]] = {}
@@ -97,7 +110,7 @@ def read_cell(cell: Cell, folder: Path, seconds: list[float]) -> CellResult:
     if metrics.is_file():
         curve = thinned_curve(metrics)
         values["metrics"] = last_line(metrics)
-    return CellResult(cell, values, curve, seconds)
+    return CellResult(cell, values, curve, seconds, origin)
 
 
 def thinned_curve(metrics: Path) -> dict[str, list[float]]:
@@ -130,4 +143,4 @@ def from_plain(plain: dict[str, Any]) -> CellResult:
     about = plain["cell"]
     commands = tuple(tuple(command) for command in about["commands"])
     cell = Cell(about["labels"], about["seed"], commands, about["emulated"])
-    return CellResult(cell, plain["values"], plain["curve"], plain["seconds"])
+    return CellResult(cell, plain["values"], plain["curve"], plain["seconds"], plain.get("origin", ""))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from whorl.cluster.allocation import find_allocation, own_share
 from whorl.engines.local.nursery import die_with_parent
 from whorl.signals import StopSignals
 from whorl.studies.contract import Cell, Scale
@@ -48,18 +49,34 @@ class _Running:
 class Runner:
     """Runs the cells that have no result yet."""
 
-    def __init__(self, directory: Directory, scale: Scale, slots: int, progress: Progress, signals: StopSignals):
+    def __init__(
+        self,
+        directory: Directory,
+        scale: Scale,
+        slots: int,
+        progress: Progress,
+        signals: StopSignals,
+        expected_s: float | None = None,
+        through: Sequence[str] = (),
+        origin: str = "",
+    ) -> None:
+        """``expected_s`` is what all cells should take; ``through`` is said before trainings (see ``through``);
+        ``origin`` is kept with each result."""
         self._directory, self._progress, self._signals = directory, progress, signals
         self._limit_s, self._slots = LIMITS_S[scale], slots
+        self._expected_s, self._through, self._origin = expected_s, through, origin
         self.done: list[CellResult] = []
         self.failures: list[Failure] = []
         self._running: list[_Running] = []
+        self._usual_s: float | None = None
+        """What a cell should take, as long as none of this study has been run."""
 
     def run(self, cells: Sequence[Cell]) -> None:
         """To the end, or to a signal."""
         found = {cell.name: self._directory.load(cell) for cell in cells}
         self.done = [result for result in found.values() if result is not None]
         waiting = [cell for cell in cells if found[cell.name] is None]
+        self._usual_s = None if self._expected_s is None else self._expected_s * self._slots / len(cells)
         if self.done:
             self._progress.say(f"{len(self.done)} of {len(cells)} cells were there already")
         try:
@@ -67,7 +84,7 @@ class Runner:
                 while waiting and len(self._running) < self._slots:
                     cell = waiting.pop(0)
                     folder = self._directory.clear(cell)
-                    self._running.append(_Running(cell, folder, cell.executable(folder.absolute())))
+                    self._running.append(_Running(cell, folder, cell.executable(folder.absolute(), self._through)))
                     self._begin_next(self._running[-1])
                 self._look(waiting)
             self._progress.show(len(self.done) + len(self.failures), [], None)
@@ -78,7 +95,7 @@ class Runner:
     def _look(self, waiting: Sequence[Cell]) -> None:
         now = time.monotonic()
         running = [(one.cell, sum(one.seconds) + now - one.begun) for one in self._running]
-        left_s = seconds_left(waiting, running, self.done, self._slots)
+        left_s = seconds_left(waiting, running, self.done, self._slots, self._usual_s)
         self._progress.show(len(self.done) + len(self.failures), [cell.name for cell, _ in running], left_s)
         time.sleep(LOOK_EVERY_S)
         for one in list(self._running):
@@ -99,7 +116,7 @@ class Runner:
         self._running.remove(running)
         if code == 0:
             try:
-                result = read_cell(running.cell, running.folder, running.seconds)
+                result = read_cell(running.cell, running.folder, running.seconds, self._origin)
             except (OSError, ValueError) as error:
                 self._failed(running.cell, f"left nothing that can be read: {error}")
                 return
@@ -127,6 +144,14 @@ class Runner:
                 start_new_session=True,
                 preexec_fn=_dies_with(os.getpid()),
             )
+
+
+def through(scale: Scale) -> tuple[str, ...]:
+    """What is said before trainings of paper scale in a job of several nodes, so that they use them all."""
+    allocation = find_allocation(system="slurm") if scale == "paper" else None
+    if allocation is None or len(allocation.nodes) < 2:
+        return ()
+    return "slurm", "--nodes", str(len(allocation.nodes)), "--cpus-per-node", str(own_share().cpus), "--"
 
 
 def _dies_with(parent: int) -> Callable[[], None]:

@@ -48,7 +48,7 @@ def run_learner(
 ) -> RoleGenerator:
     """Learn from whatever the windows show."""
     job = Job.from_plain(role.job)
-    windows = dict(zip(_read_by(job, tally.rank), trajectories, strict=True))
+    windows = dict(zip(read_by(job, tally.rank), trajectories, strict=True))
     learner = WindowLearner(job, tally.rank, role, windows)
     desk = Desk(role, learner, Windows(learner, windows), tally)
     yield from learn(role, learner, desk, contributions, tally, weights)
@@ -64,7 +64,7 @@ def plan(job: Job) -> Plan:
     )
 
     def rewired(spec: RoleSpec) -> RoleSpec:
-        chosen_from = tuple(f"trajectories/{actor}" for actor in _read_by(job, spec.id.index))
+        chosen_from = tuple(f"trajectories/{actor}" for actor in read_by(job, spec.id.index))
         is_learner = spec.id in learners
         return replace(spec, endpoints={**spec.endpoints, "trajectories": chosen_from}) if is_learner else spec
 
@@ -79,14 +79,14 @@ def plan(job: Job) -> Plan:
     )
 
 
-def _read_by(job: Job, learner: int) -> range:
+def read_by(job: Job, learner: int) -> range:
     """The actors whose windows a learner chooses from."""
     lanes = job.lane_map
     return lanes.actors_of_learner(learner) if job.config.workflow.choice == "owned" else range(lanes.actors)
 
 
 def _readers_of(job: Job, actor: RoleId, learners: tuple[RoleId, ...]) -> tuple[RoleId, ...]:
-    return tuple(learner for learner in learners if actor.index in _read_by(job, learner.index))
+    return tuple(learner for learner in learners if actor.index in read_by(job, learner.index))
 
 
 def settle(config: Config) -> Config:

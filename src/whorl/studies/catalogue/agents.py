@@ -142,5 +142,4 @@ STUDY = Study(
     cells=cells,
     report=report,
     timed=False,
-    machine="one node",
 )

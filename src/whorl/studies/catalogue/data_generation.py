@@ -86,6 +86,5 @@ STUDY = Study(
     engines=("local", "mpi"),
     cells=cells,
     report=report,
-    machine="one node of 36 cores (--engine mpi)",
     paper_engine="mpi",
 )

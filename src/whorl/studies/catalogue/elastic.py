@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from whorl.studies.contract import RUN, Cell, Report, Scale, Study, Table, Training
+from whorl.studies.contract import RUN, Cell, Machine, Report, Scale, Study, Table, Training
 from whorl.studies.emulation import says, slow_steps
 from whorl.studies.figures import Bars, Curves
 from whorl.studies.findings import judge
@@ -16,7 +16,7 @@ from whorl.studies.stats import difference
 STEP_S, ROWS = 0.002, 32
 SIZES: dict[Scale, tuple[tuple[int, int, int], int, int, int]] = {
     "smoke": ((4, 2, 1), 8, 1, 12),
-    "small": ((4, 2, 1), 8, 5, 120),
+    "small": ((4, 2, 1), 8, 5, 36),
     "paper": (ELASTIC_WORKERS, 128, 3, 0),
 }
 """Actors of each third, environments, seeds, updates (paper: until 10 M steps)."""
@@ -135,7 +135,7 @@ STUDY = Study(
     engines=("local", "mpi", "ray"),
     cells=cells,
     report=report,
-    machine="128 CPUs (--engine ray) and whorl[atari]",
+    machine=Machine(nodes=4),
     paper_engine="ray",
     paper_needs=("atari",),
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
+from whorl.bench.learners import UPDATE_S
+from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table, Training
 from whorl.studies.emulation import SLOW_LEARNER, says, slow_steps
 from whorl.studies.figures import Bars, Curves, Lines
 from whorl.studies.findings import judge
@@ -23,31 +24,30 @@ from whorl.studies.published import (
     QUEUE_FASTER_PERCENT,
 )
 from whorl.studies.results import Results
-from whorl.studies.stats import difference, ratio
+from whorl.studies.stats import Estimate, difference, estimate, ratio
 
 ROWS = 10
-STEP_S: dict[Scale, float] = {"smoke": 0.02, "small": 0.05, "paper": 0.05}
-"""So that actors are quicker than one learner."""
+STEP_S = {18: 0.02, 16: 0.005, 24: 0.005, 140: 0.05}
+"""By processes: so quick that one learner is the bottleneck, and so slow that the cores here bear them all."""
 AGENTS: dict[str, dict[str, Any]] = {
     "impala": {"agent.rows": 20, "agent.learning_rate": 0.001},
     "dqn": {"agent.rows": 16, "agent.learning_starts": 500, "agent.gradient_steps": 4},
 }
-Layouts = tuple[tuple[int, tuple[int, ...]], ...]
-"""Processes in all, and numbers of learners among them."""
+Layouts = tuple[tuple[int, tuple[int, ...], int], ...]
+"""Processes in all, numbers of learners among them, and environment steps."""
+PAPER_STEPS = BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS
 REAL: dict[Scale, Layouts] = {
-    "smoke": ((4, (1, 2)),),
-    "small": ((8, (1, 2, 4)),),
-    "paper": ((16, (1, 8)), (24, (1, 8)), (140, (1, 20))),
+    "smoke": ((4, (1, 2), 4_000),),
+    "small": ((8, (1, 2, 4), 40_000),),
+    "paper": ((16, (1, 8), PAPER_STEPS), (24, (1, 8), PAPER_STEPS), (140, (1, 20), PAPER_STEPS)),
 }
-EMULATED: dict[Scale, Layouts] = {"smoke": ((18, (1, 2)),), "small": ((140, (1, 4, 10, 20)),), "paper": ()}
+EMULATED: dict[Scale, Layouts] = {
+    "smoke": ((18, (1, 2), 2_000),),
+    "small": ((16, (1, 8), 8_000), (24, (1, 8), 8_000), (140, (1, 4, 20), 15_000)),
+    "paper": (),
+}
 SEEDS: dict[Scale, tuple[int, int]] = {"smoke": (1, 1), "small": (5, 3), "paper": (5, 0)}
 """Of real runs, and of emulated ones."""
-STEPS: dict[Scale, tuple[int, int]] = {
-    "smoke": (4_000, 3_000),
-    "small": (60_000, 60_000),
-    "paper": (BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS, 0),
-}
-"""Environment steps of both."""
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
@@ -55,21 +55,21 @@ def cells(scale: Scale, engine: str) -> list[Cell]:
     found = []
     env = "whorl/Booster-v0" if scale == "paper" else "CartPole-v1"
     for seed in range(1, SEEDS[scale][0] + 1):
-        for processes, numbers in REAL[scale]:
+        for processes, numbers, steps in REAL[scale]:
             for agent, own in AGENTS.items():
                 for learners in numbers:
                     sizes = _sizes(processes, learners, engine)
-                    training = Training(agent, env, STEPS[scale][0], sizes, _taken(learners) | own)
+                    training = Training(agent, env, steps, sizes, _taken(learners) | own)
                     labels = {"part": "real", "agent": agent, "processes": processes, "learners": learners}
                     found.append(training.cell(labels, seed))
     for seed in range(1, SEEDS[scale][1] + 1):
-        for processes, numbers in EMULATED[scale]:
+        for processes, numbers, steps in EMULATED[scale]:
             for learners in numbers:
-                settings = {**slow_steps(STEP_S[scale]), "agent.rows": ROWS, **_taken(learners)}
+                settings = {**slow_steps(STEP_S[processes]), "agent.rows": ROWS, **_taken(learners)}
                 sizes = {**_sizes(processes, learners, engine), "envs-per-actor": 1}
-                training = Training(SLOW_LEARNER, "whorl/Slow-v0", STEPS[scale][1], sizes, settings)
+                training = Training(SLOW_LEARNER, "whorl/Slow-v0", steps, sizes, settings)
                 labels = {"part": "emulated", "agent": "impala", "processes": processes, "learners": learners}
-                found.append(training.cell(labels, seed, says(STEP_S[scale], updates=True)))
+                found.append(training.cell(labels, seed, says(STEP_S[processes], updates=True)))
     return found
 
 
@@ -85,16 +85,17 @@ def _taken(learners: int) -> dict[str, Any]:
 
 def report(results: Results) -> Report:
     """Time saved, returns, staleness."""
-    most_processes = max(processes for processes, _ in REAL[results.scale])
+    most_processes = max(processes for processes, _, _ in REAL[results.scale])
     real = results.where(part="real", processes=most_processes)
-    emulated = results.where(part="emulated") or real.where(agent="impala")
-    took = {float(n): group.numbers("result.env_steps_per_s") for n, group in emulated.by("learners").items()}
+    bound = results.where(part="emulated") or results.where(part="real", agent="impala")
+    processes = max((int(one.cell.labels["processes"]) for one in bound), default=0)
+    took = _rates(bound, processes)
     most = max(took, default=0.0)
     real_most = max((one.cell.labels["learners"] for one in real), default=1)
     saved = ratio(took[1.0], took[most]) if took.get(1.0) and took.get(most) and most > 1 else None
     time_saved = judge(
         "more_learners_save_time",
-        f"{most:.0f} learners save time at the same number of processes while learning is the bottleneck",
+        f"{most:.0f} learners save time at the same {processes} processes while learning is the bottleneck",
         None if saved is None else saved.percent_saved(),
         above=0.0,
         unit="% less time for the same environment steps",
@@ -136,16 +137,21 @@ def report(results: Results) -> Report:
             Bars(
                 name="rates",
                 title="Environment steps per second at a fixed number of processes",
-                caption=f"Time saved by {most:.0f} learners: {time_saved.shown}; {time_saved.state}.",
-                x="learners",
+                caption=f"Time saved by {most:.0f} learners at {processes} processes: {time_saved.shown}; "
+                f"{time_saved.state}.",
+                x="processes: learners among them",
                 y="environment steps per second",
-                groups={f"{n:.0f}": values for n, values in took.items()},
-                emulated=says(STEP_S[results.scale], updates=True) if EMULATED[results.scale] else "",
+                groups={
+                    f"{size}: {learners}": group.numbers("result.env_steps_per_s")
+                    for (size, learners), group in bound.by("processes", "learners").items()
+                },
+                emulated=_says(results.scale),
             ),
             Lines(
                 name="real-rates",
                 title="Real: environment steps per second on the cores of this machine",
-                caption="With few cores, learners and actors share them: more learners add waiting and no cores.",
+                caption=f"{_changes(speed)}. Learners and actors share the cores: where there are few, more learners "
+                "add waiting and no cores.",
                 x="learners",
                 y="environment steps per second",
                 groups=speed,
@@ -161,7 +167,7 @@ def report(results: Results) -> Report:
             Lines(
                 name="staleness",
                 title="Real: staleness",
-                caption="Updates between acting and learning, on average.",
+                caption=f"Updates between acting and learning, on average: {_changes(staleness)}.",
                 x="learners",
                 y="updates",
                 groups=staleness,
@@ -169,17 +175,74 @@ def report(results: Results) -> Report:
         ],
         [
             Table(
-                "What was published, for other machines and sizes",
-                ("what", "figure"),
+                "Beside what was published, for other machines",
+                ("what", "published", "here"),
                 [
-                    ("queue against blocking async, one learner, 4 nodes", f"{QUEUE_FASTER_PERCENT:.0f} % faster"),
-                    ("8 learners and 8 actors, throughput", f"+{LEARNERS_THROUGHPUT_PERCENT} %"),
-                    ("8 learners and 16 actors, time", f"-{LEARNERS_TIME_PERCENT:.0f} %"),
-                    ("20 learners and 120 actors, time", f"-{MANY_LEARNERS_SAVED_PERCENT:.0f} %"),
+                    (
+                        "queue against blocking async, one learner",
+                        f"{QUEUE_FASTER_PERCENT:.0f} % faster",
+                        "see the study workflows",
+                    ),
+                    ("8 learners and 8 actors", f"+{LEARNERS_THROUGHPUT_PERCENT} % throughput", _gain(bound, 16)),
+                    ("8 learners and 16 actors", f"{LEARNERS_TIME_PERCENT:.0f} % less time", _saved(bound, 24)),
+                    (
+                        "20 learners and 120 actors",
+                        f"{MANY_LEARNERS_SAVED_PERCENT:.0f} % less time",
+                        _saved(bound, 140),
+                    ),
                 ],
+                "Each against one learner with the same number of processes. What learners save depends on how much "
+                "longer learning takes than acting, which the document does not give"
+                + ("; the first figure says it for these." if EMULATED[results.scale] else "."),
             )
         ],
     )
+
+
+def _says(scale: Scale) -> str:
+    """What is asleep, on the plot."""
+    sizes = [processes for processes, _, _ in EMULATED[scale]]
+    steps = ", ".join(f"{1000 * STEP_S[size]:g} ms ({size} processes)" for size in sizes)
+    return f"whorl/Slow-v0, steps take {steps}, and updates {1000 * UPDATE_S:g} ms, asleep" if sizes else ""
+
+
+def _rates(results: Results, processes: int) -> dict[float, list[float]]:
+    """Environment steps per second by learners."""
+    by_learners = results.where(processes=processes).by("learners")
+    return {float(n): group.numbers("result.env_steps_per_s") for n, group in by_learners.items()}
+
+
+def _compared(results: Results, processes: int) -> Estimate | None:
+    """Time of most learners as a share of one learner's."""
+    rates = {n: values for n, values in _rates(results, processes).items() if values}
+    return ratio(rates[1.0], rates[max(rates)]) if 1.0 in rates and len(rates) > 1 else None
+
+
+def _saved(results: Results, processes: int) -> str:
+    share = _compared(results, processes)
+    if share is None:
+        return "not at this scale"
+    saved = share.percent_saved()
+    return f"{saved.value:.0f} % [{saved.low:.0f}, {saved.high:.0f}] less time"
+
+
+def _gain(results: Results, processes: int) -> str:
+    share = _compared(results, processes)
+    if share is None:
+        return "not at this scale"
+    value, low, high = (100 * (1 / one - 1) for one in (share.value, share.high, share.low))
+    return f"{value:+.0f} % [{low:+.0f}, {high:+.0f}] throughput"
+
+
+def _changes(groups: dict[str, dict[float, list[float]]]) -> str:
+    """From the fewest learners to the most, for each agent."""
+    parts = []
+    for agent, by_learners in groups.items():
+        known = {n: estimate(values).value for n, values in by_learners.items() if values}
+        if known:
+            few, many = min(known), max(known)
+            parts.append(f"{agent} {known[few]:,.3g} with {few:.0f} learner, {known[many]:,.3g} with {many:.0f}")
+    return "; ".join(parts) or "nothing was measured"
 
 
 STUDY = Study(
@@ -189,6 +252,6 @@ STUDY = Study(
     engines=("local", "mpi"),
     cells=cells,
     report=report,
-    machine="4 nodes of 36 cores (--engine mpi)",
+    machine=Machine(nodes=4),
     paper_engine="mpi",
 )

@@ -16,7 +16,7 @@ GAME, LANES = "SpaceInvaders", 8
 PAPER_ROWS = 100
 SIZES: dict[Scale, tuple[tuple[int, ...], int, int]] = {
     "smoke": ((1, 2, 4), 1, 768),
-    "small": ((1, 2, 4, 8), 3, 16_000),
+    "small": ((1, 2, 4, 8), 3, 6_144),
     "paper": (tuple(row.workers for row in TABLE_III), 3, 0),
 }
 """Workers, seeds, environment steps."""
@@ -103,5 +103,4 @@ STUDY = Study(
     cells=cells,
     report=report,
     needs=("atari",),
-    machine="one node of 32 CPUs",
 )

@@ -104,5 +104,4 @@ STUDY = Study(
     cells=cells,
     report=report,
     timed=False,
-    machine="one node",
 )

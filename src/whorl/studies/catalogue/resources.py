@@ -41,7 +41,7 @@ CONTINUOUS = ("ddpg", "td3", "sac")
 CONTINUOUS_SLOWER = 10
 """They learn so much more from each environment step, and get so many times fewer of them."""
 ACTORS, ENVS_PER_ACTOR = 2, 8
-SIZES: dict[Scale, tuple[int, int]] = {"smoke": (1, 6_000), "small": (3, 100_000), "paper": (3, 1_000_000)}
+SIZES: dict[Scale, tuple[int, int]] = {"smoke": (1, 6_000), "small": (3, 20_000), "paper": (3, 1_000_000)}
 """Seeds and environment steps."""
 MIB = 2**20
 
@@ -163,5 +163,4 @@ STUDY = Study(
     engines=("local", "mpi", "ray"),
     cells=cells,
     report=report,
-    machine="one node",
 )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from whorl.studies.atari_rows import training_of
-from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
+from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table, Training
 from whorl.studies.emulation import says, slow_steps
 from whorl.studies.figures import Lines
 from whorl.studies.findings import judge
@@ -26,10 +26,12 @@ WEAK_ROWS = 100
 STEP_S, ENVS = 0.01, 2
 SIZES: dict[Scale, tuple[tuple[str, ...], tuple[int, ...], int, int]] = {
     "smoke": (("ppo",), (1, 2, 4), 1, 5),
-    "small": (("ppo", "a2c"), (1, 2, 4, 8, 16), 3, 40),
+    "small": (("ppo", "a2c"), (1, 2, 4, 8, 16), 3, 12),
     "paper": (("ppo", "a2c"), (1, 2, 4, 8, 16), 3, 0),
 }
 """Agents, workers, seeds, updates."""
+MOST_REAL = 4
+"""Workers that are not emulated: more would only share the few cores there are."""
 STRONG_ROWS = 32
 """Of one worker; half for each doubling."""
 
@@ -62,11 +64,13 @@ def _emulated(
         own = {"agent.epochs": 2} if agent == "ppo" else {}
         for mode in ("weak", "strong", "real"):
             for workers in numbers:
+                if mode == "real" and workers > MOST_REAL:
+                    continue
                 rows = STRONG_ROWS // workers if mode == "strong" else STRONG_ROWS // 2
                 env, slow = ("CartPole-v1", {}) if mode == "real" else ("whorl/Slow-v0", slow_steps(STEP_S))
                 envs = 8 if mode == "real" else ENVS
                 options = {"workflow": "sync", "engine": engine, "actors": workers, "envs-per-actor": envs}
-                steps = updates * (10 if mode == "real" else 1) * rows * workers * envs
+                steps = updates * (5 if mode == "real" else 1) * rows * workers * envs
                 yield (
                     {"mode": mode, "agent": agent, "game": env.rpartition("/")[2], "workers": workers},
                     Training(agent, env, steps, options, {**slow, "agent.rows": rows, **own}),
@@ -151,7 +155,7 @@ STUDY = Study(
     engines=("local", "mpi", "ray"),
     cells=cells,
     report=report,
-    machine="16 nodes of 36 CPUs",
+    machine=Machine(nodes=16),
     paper_engine="ray",
     paper_needs=("atari",),
 )

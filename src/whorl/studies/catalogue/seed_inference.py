@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whorl.studies.contract import Cell, Report, Scale, Study, Training
+from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Training
 from whorl.studies.figures import Bars
 from whorl.studies.findings import judge
 from whorl.studies.published import EXARL
@@ -19,7 +19,7 @@ AGENTS: dict[str, dict[str, Any]] = {
 MODELS = {"small": (64, 64), "large": (1024, 1024)}
 SIZES: dict[Scale, tuple[int, dict[str, int]]] = {
     "smoke": (1, {"small": 5_000, "large": 1_500}),
-    "small": (5, {"small": 80_000, "large": 20_000}),
+    "small": (5, {"small": 40_000, "large": 8_000}),
     "paper": (5, {"small": 1_000_000, "large": 1_000_000}),
 }
 """Seeds, and environment steps by model."""
@@ -124,5 +124,5 @@ STUDY = Study(
     engines=("local", "mpi", "ray"),
     cells=cells,
     report=report,
-    machine="32 CPUs and a GPU",
+    machine=Machine(gpus=1),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whorl.studies.contract import Cell, Report, Scale, Study, Table, probe
+from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table, probe
 from whorl.studies.figures import Bars
 from whorl.studies.findings import judge
 from whorl.studies.published import RAY, TASK_S, TASKS, TASKS_LOCAL_S, TASKS_REMOTE_S
@@ -35,6 +35,7 @@ def cells(scale: Scale, engine: str) -> list[Cell]:
         )
         for number in range(1, times + 1)
         for name in chosen
+        if name != "inline" or number == 1  # one after the other: nothing to measure twice
     ]
 
 
@@ -45,9 +46,9 @@ def report(results: Results) -> Report:
     findings = [
         judge(
             f"{name}_adds_little",
-            f"{tasks} tasks of {task_s:g} s at once on {name}",
+            f"{tasks} tasks of {task_s:g} s at once on {name} come as near to the ideal as published",
             estimate(values) if values else None,
-            above=95.0,
+            above=IDEAL,
             unit="% of ideal",
             published=f"{IDEAL:.1f} % ({TASKS_REMOTE_S} s) with Ray on {TASKS} CPUs of two nodes",
             because="Starting a task takes far less than the task.",
@@ -89,5 +90,5 @@ STUDY = Study(
     cells=cells,
     report=report,
     needs=("mpi", "ray"),
-    machine="two nodes of 36 cores",
+    machine=Machine(nodes=2),
 )

@@ -13,7 +13,7 @@ from whorl.studies.stats import estimate, ratio
 
 SIZES: dict[Scale, tuple[tuple[tuple[int, int], ...], int, int, int]] = {
     "smoke": (((1, 2), (2, 2), (2, 4)), 8, 4, 1),
-    "small": (((1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8)), 32, 20, 3),
+    "small": (((1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8)), 32, 8, 3),
     "paper": (((1, 1), (1, 8), (8, 8), (8, 64), (32, 32), (32, 64)), 64, 5000, 3),
 }
 """(Cores, environments) as in the study's labels, rows, updates, seeds."""
@@ -39,14 +39,16 @@ def report(results: Results) -> Report:
         (int(cores), int(envs)): group.numbers("result.env_steps_per_s")
         for (cores, envs), group in results.by("cores", "envs").items()
     }
-    pairs = [((cores, envs), (2 * cores, 2 * envs)) for cores, envs in rates if (2 * cores, 2 * envs) in rates]
-    first, second = pairs[0] if pairs else (next(iter(rates)), next(iter(rates)))
+    first, second = _weak(list(rates))
+    times = second[0] / first[0]
     weak = judge(
         "weak_scaling",
         f"Weak scaling: {second[0]} cores with {second[1]} environments against {first[0]} with {first[1]}",
-        ratio(rates[second], rates[first]) if pairs and rates[first] and rates[second] else None,
-        above=1.5,
-        unit="times the rate",
+        ratio([rate / times for rate in rates[second]], rates[first])
+        if times > 1 and rates[first] and rates[second]
+        else None,
+        above=0.75,
+        unit="of the ideal rate",
         published="weak scaling (Gustafson) was claimed, without a figure that can be set beside this",
         because="Frames are emulated and learnt from side by side.",
         otherwise="Cores share memory and clocks; a virtual machine's may be halves of one.",
@@ -83,6 +85,14 @@ def report(results: Results) -> Report:
     )
 
 
+def _weak(pairs: list[tuple[int, int]]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Fewest and most cores with equally many environments for each."""
+    found = [
+        (few, many) for few in pairs for many in pairs if few[0] < many[0] and few[1] * many[0] == many[1] * few[0]
+    ]
+    return max(found, key=lambda both: both[1][0] / both[0][0], default=(pairs[0], pairs[0]))
+
+
 STUDY = Study(
     name="tetris",
     title="PPO on full frames of Tetris: cores x environments, weak scaling",
@@ -91,5 +101,4 @@ STUDY = Study(
     cells=cells,
     report=report,
     needs=("tetris",),
-    machine="one node of 32 cores",
 )

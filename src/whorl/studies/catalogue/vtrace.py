@@ -98,5 +98,4 @@ STUDY = Study(
     cells=cells,
     report=report,
     timed=False,
-    machine="one node",
 )

@@ -1,0 +1,101 @@
+"""What studies make of results: seeds are counted as seeds, and what is missing does not stop a report."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from whorl.studies.catalogue import windows
+from whorl.studies.contract import SCALES
+from whorl.studies.durations import MINUTES, expected_s, roughly
+from whorl.studies.figures import Bars, Curves
+from whorl.studies.findings import FEWEST_SEEDS
+from whorl.studies.published import redundant_share
+from whorl.studies.registry import NAMES, get_study
+from whorl.studies.report import write_report
+from whorl.studies.results import Results
+
+from .fakes import fake_results
+
+PROMISED = {
+    "workflows": {"queue_beats_blocking_async"},
+    "learners": {"more_learners_save_time", "more_learners_cost_convergence_impala"},
+    "windows": {"owned_windows_waste_nothing"},
+    "data-generation": {"batching_beats_spreading"},
+    "vtrace": {"vtrace_rescues_stale_a2c"},
+    "priorities": {"prioritised_replay_helps_dqn", "prioritised_replay_helps_ddpg"},
+    "elastic": {"resizing_costs_less_than_a_restart"},
+}
+
+
+@pytest.mark.parametrize(("name", "scale"), [*product(NAMES, ("small", "paper"))])
+def test_every_finding_rests_on_enough_seeds_and_counts_nothing_else_as_one(name: str, scale: str) -> None:
+    results = fake_results(get_study(name), scale)  # type: ignore[arg-type]
+    most = len({one.cell.seed for one in results})
+    made = get_study(name).report(results)
+    assert made.findings
+    assert PROMISED.get(name, set()) <= {finding.name for finding in made.findings}
+    for finding in made.findings:
+        assert finding.measured is not None, finding.name
+        assert min(FEWEST_SEEDS, most) <= finding.seeds <= most, finding.name
+        assert most >= FEWEST_SEEDS or scale == "paper", "small scale carries findings"
+    for figure in made.figures:
+        assert max(figure.counts()) <= most, figure.name
+        assert figure.x or isinstance(figure, Bars), "a bar's name says what it is"
+        assert figure.y
+        assert figure.caption.endswith(".")
+
+
+@pytest.mark.parametrize(("name", "scale"), [*product(NAMES, SCALES)])
+def test_a_report_is_made_of_whatever_cells_have_ended(name: str, scale: str) -> None:
+    study = get_study(name)
+    whole = fake_results(study, scale)  # type: ignore[arg-type]
+    for some in (whole.cells[:1], whole.cells[-1:], whole.cells[::2], whole.cells[1::2]):
+        study.report(Results(whole.scale, whole.engine, some))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_sleeps_is_said_on_the_picture(name: str) -> None:
+    study = get_study(name)
+    results = fake_results(study, "small")
+    if all(one.cell.emulated for one in results):
+        assert all(figure.emulated for figure in study.report(results).figures)
+    elif any(one.cell.emulated for one in results):
+        assert any(figure.emulated for figure in study.report(results).figures)
+
+
+def test_windows_are_expected_to_clash_as_the_formula_says_and_no_otherwise() -> None:
+    made = windows.report(fake_results(windows.STUDY, "small"))
+    expected = {finding.name: finding.expected for finding in made.findings}
+    assert expected["random_windows_clash_at_25_percent"].startswith("equal to 11.2 %")
+    assert expected["random_windows_clash_at_100_percent"].startswith("equal to 36.6 %")
+    assert expected["owned_windows_waste_nothing"].startswith("at most 0 %")
+    assert (round(100 * redundant_share(30, 120), 1), round(100 * redundant_share(120, 120), 1)) == (11.2, 36.6)
+
+
+def test_all_studies_fit_into_their_time() -> None:
+    assert set(MINUTES) == set(NAMES)
+    smoke, small = (sum(minutes[place] for minutes in MINUTES.values()) for place in (0, 1))
+    assert smoke < 40
+    assert small < 180
+    assert roughly(["vtrace"], "small").startswith("about ")
+    assert roughly(NAMES, "paper") == ""
+    vtrace = get_study("vtrace")
+    assert expected_s(vtrace, "small", 2) == 60 * MINUTES["vtrace"][1]
+    assert expected_s(vtrace, "small", 4) == 30 * MINUTES["vtrace"][1]
+    assert expected_s(vtrace, "paper", 4) is None
+
+
+def test_a_picture_has_a_form_for_phones_and_says_its_seeds(tmp_path: Path) -> None:
+    study = get_study("vtrace")
+    results = fake_results(study, "small")
+    facts = {"whorl": "1", "commit": "abc", "date": "2026-11-18"}
+    write_report(tmp_path, study, "small", "inline", study.report(results), results.cells, [], facts)
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<source media=") == page.count("<img ") > 0
+    assert "10 seeds, every one of them shown." in page
+    lines = [([0.0, 1.0], [0.0, 1.0])] * 2
+    uneven = Curves(name="n", title="t", caption="c.", x="x", y="y", groups={"a": lines, "b": lines[:1]})  # type: ignore[dict-item]
+    assert uneven.seeds == "1 to 2 seeds"
