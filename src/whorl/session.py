@@ -16,6 +16,7 @@ from whorl.config.layers import dump_toml
 from whorl.elastic import Crowd, check_size, most_actors, with_actors
 from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
+from whorl.envs.same_spaces import keep_spaces
 from whorl.errors import CheckpointError, WhorlError, last_line
 from whorl.job import Job
 from whorl.journal import Journal
@@ -81,6 +82,7 @@ class Session:
             plan, engine = plan_of(self._job_with(self._crowd.acting))
             if write_config:
                 directory.write_config(dump_toml(self.job.config))
+            keep_spaces(directory.env, job.env)
             self.journal = Journal(directory, self.job, console)
             if self.job.lane_map.strands_per_actor > 1:
                 self.journal.note(f"slow environments: each of {self.job.lane_map.lanes} goes at its own pace")

@@ -22,8 +22,10 @@ from whorl.config.layers import difference, from_plain
 from whorl.config.schema import Config, Resources
 from whorl.config.toml import load_toml
 from whorl.config.values import check
+from whorl.envs.same_spaces import check_kept_spaces
 from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, CheckpointError, ConfigError, WhorlError
 from whorl.evaluate import Evaluation, evaluate
+from whorl.job import Job
 from whorl.policy import TrainedPolicy, newest_policy
 from whorl.prepare import check_machine, prepare
 from whorl.resolve import config_from_keywords
@@ -89,7 +91,7 @@ def _resumed_session(
     begins_again = _lost_checkpoints(directory)
     config = resumed_config(stored, steps, changes)
     changed = difference(stored, config)
-    job = prepare(config)
+    job = _prepared_again(config, directory)
     check_machine(config)
     if signals is not None:
         signals.hold(TimeLimit(config.run.stop_before_s))
@@ -158,7 +160,13 @@ def _shared_out(stored: Resources, given: dict[str, Any], learners_act: bool) ->
 def load_policy(run_dir: Path) -> TrainedPolicy:
     """The policy of a run's newest checkpoint."""
     directory = RunDirectory.open(run_dir)
-    return newest_policy(prepare(stored_config(directory)), directory)
+    return newest_policy(_prepared_again(stored_config(directory), directory), directory)
+
+
+def _prepared_again(config: Config, directory: RunDirectory) -> Job:
+    job = prepare(config)
+    check_kept_spaces(directory.env, job.env)
+    return job
 
 
 def evaluate_run(run_dir: Path, *, episodes: int, seed: int = 0, video: bool = False) -> Evaluation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 
 import whorl
 from whorl.envs.remote import server
-from whorl.errors import EnvironmentFault
+from whorl.errors import BadInputError, EnvironmentFault
 from whorl.evaluate import evaluate
 from whorl.policy import TrainedPolicy
 from whorl.runs.result import Result
+from whorl.trainer import load_policy
 
 from .conftest import Serve, ServerProcess
 
@@ -99,3 +101,19 @@ def test_a_policy_is_evaluated_on_a_served_environment(serve: Serve, tmp_path: P
     run = train(tmp_path / "run", served.address)
     assert isinstance(run.policy, TrainedPolicy)
     assert len(evaluate(run.policy, episodes=3).returns) == 3
+
+
+def test_another_environment_at_the_address_is_not_trained_in_the_same_run(serve: Serve, tmp_path: Path) -> None:
+    """Also where there is no checkpoint yet whose weights would not fit."""
+    first, other = serve("CartPole-v1"), serve("Pendulum-v1")
+    train(tmp_path / "run", first.address, engine="inline", steps=64)
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text().replace(first.address, other.address))  # quicker than to end and start them
+    for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint)
+    (tmp_path / "run" / "result.json").unlink()
+    words = r"has other spaces than the run in .*: expected \(.*discrete\[2\].*, got \("
+    with pytest.raises(BadInputError, match=words):
+        whorl.Trainer.resume(tmp_path / "run")
+    with pytest.raises(BadInputError, match=words):
+        load_policy(tmp_path / "run")

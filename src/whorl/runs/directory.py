@@ -40,6 +40,11 @@ class RunDirectory:
         return self.path / "config.toml"
 
     @property
+    def env(self) -> Path:
+        """What the environment is: its spaces."""
+        return self.path / "env.json"
+
+    @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 

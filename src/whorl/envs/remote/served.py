@@ -16,6 +16,7 @@ import numpy as np
 from whorl.envs.remote.connection import Connection, ServerGone, SessionLost
 from whorl.envs.remote.layout import DONE, LEAVE, RESET, STEP, spec_from_wire
 from whorl.envs.remote.messages import Malformed
+from whorl.envs.same_spaces import difference
 from whorl.errors import BadInputError
 from whorl.types import Array, Arrays, EnvSpec
 
@@ -56,10 +57,10 @@ class ServedCopies:
         except (Malformed, BadInputError) as reason:
             raise ServerGone(f"{self._connection.address}: its spaces make no sense: {reason}") from None
         known = self.spec
-        if known is not None and _shape_of(found) != _shape_of(known):
+        if known is not None and (differs := difference(known, found)):
             raise ServerGone(
                 f"{self._connection.address}: the server there now serves {welcome.env}, with other spaces than at the "
-                f"start: expected {_spaces(known)}, got {_spaces(found)}"
+                f"start: {differs}"
             )
         self.spec, self._is_open = known or found, True
         return self.spec
@@ -158,16 +159,3 @@ class ServedCopies:
     def _shown(self, answer: Arrays, lane: int) -> bytes:
         assert self.spec is not None
         return b"".join(answer[f"obs/{leaf.name}"][lane].tobytes() for leaf in self.spec.observation)
-
-
-def _shape_of(spec: EnvSpec) -> tuple[object, ...]:
-    """What a run rests on."""
-    return spec.observation, spec.action, spec.episode_metrics
-
-
-def _spaces(spec: EnvSpec) -> str:
-    leaves = ", ".join(f"{leaf.name} {leaf.kind}{list(leaf.shape)}" for leaf in spec.observation)
-    action = spec.action
-    choices = list(action.nvec) if action.nvec else list(action.shape)
-    metrics = f"; metrics {', '.join(spec.episode_metrics)}" if spec.episode_metrics else ""
-    return f"({leaves}; {action.kind}{choices}{metrics})"
