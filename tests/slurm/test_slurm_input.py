@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -128,3 +129,16 @@ def test_more_ranks_than_the_job_has_cpus(slurm: SlurmCluster, tmp_path: Path) -
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("FAILED", 2)
     assert "the plan needs 4 ranks and the job has 2 CPUs" in log_of(run_dir)
+
+
+@pytest.mark.verify
+def test_more_gpus_than_the_job_has(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """The machine has none, each node of the cluster two, and the job was given one of each: that is what counts."""
+    run_dir = tmp_path / "run"
+    words = ("--nodes", 2, "--cpus-per-node", 2, "--gpus-per-node", 1)
+    job = submitted(slurm, *words, *training(run_dir, "ray", 100, "--gpus-per-actor", 1))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 2), log_of(run_dir)
+    errors = [line for line in log_of(run_dir).splitlines() if "whorl: error: " in line]
+    assert len(errors) == 1
+    assert re.search(r"this run asks for 3 GPU and the Ray cluster at \S+ has 2: use less GPU$", errors[0])

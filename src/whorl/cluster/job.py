@@ -104,8 +104,8 @@ class BatchJob:
         return on_every_node(allocation, order, self._node_words(meeting, words))
 
     def _node_words(self, meeting: Meeting, words: list[str]) -> list[str]:
-        order = self._order
-        numbers = ["--nodes", str(len(self._allocation.nodes)), "--heads", str(order.heads)]
+        order, nodes = self._order, self._allocation.nodes
+        numbers = ["--nodes", str(len(nodes)), "--heads", str(order.heads), "--towards", nodes[1] if nodes[1:] else ""]
         limits = ["--interface", order.interface, "--join-timeout", str(order.join_timeout_s)]
         guest = ["--guest"] if order.guest else []
         of_run = ["--run-dir", str(order.run_dir), "--key", meeting.key]

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 from whorl.cluster.addresses import head_address, wait_until_reachable
-from whorl.cluster.allocation import find_allocation, node_index, own_share
+from whorl.cluster.allocation import node_index, own_share
 from whorl.cluster.meeting import JOINED, LOOK_EVERY_S, Meeting
 from whorl.cluster.ray_node import WARNINGS
 from whorl.engines.ray.private import ADDRESS, TOKEN_FILE, make_token
@@ -46,6 +46,9 @@ class NodeOrder:
     run_dir: Path
     key: str
     nodes: int
+    towards: str
+    """Another node of the job, for the way to it; empty where there is none. A node may not know the others itself:
+    what PBS starts on it does not see PBS_NODEFILE everywhere."""
     interface: str
     join_timeout_s: float
     heads: int
@@ -95,9 +98,8 @@ class Node:
     # The head
 
     def _lead(self) -> int:
-        allocation = find_allocation()
-        others = allocation.nodes[1:] if allocation is not None else ()
         make_token(self._meeting.token_file)
+        others = [self._order.towards] if self._order.towards else []
         address = self._start_ray(head_address(self._order.interface, others), "")
         self._meeting.publish(address)
         self._await_others()
