@@ -84,12 +84,16 @@ def test_a_job_has_the_exit_code_of_its_training(slurm: SlurmCluster, tmp_path: 
     assert "whorl: error: WHORL_FAULT" in log_of(run_dir)
 
 
-def test_an_interface_that_is_not_there_is_named_with_those_that_are(slurm: SlurmCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_an_interface_that_is_not_there_is_named_with_those_that_are(
+    slurm: SlurmCluster, tmp_path: Path, engine: str
+) -> None:
     run_dir = tmp_path / "run"
-    job = submitted(slurm, "--nodes", 2, "--interface", "ipogif0", *training(run_dir, "ray", 100))
+    words = ("--nodes", 2, "--cpus-per-node", 2, "--interface", "ipogif0")
+    job = submitted(slurm, *words, *training(run_dir, engine, 100))
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("FAILED", 2), log_of(run_dir)
-    lines = [line for line in log_of(run_dir).splitlines() if "whorl: error: node 0" in line]
+    lines = [line for line in log_of(run_dir).splitlines() if "error" in line]
     assert len(lines) == 1
     assert "--interface ipogif0" in lines[0]
     assert "there are lo" in lines[0]

@@ -15,6 +15,7 @@ import sys
 import time
 from types import FrameType
 
+from whorl.cluster.addresses import address_of
 from whorl.cluster.allocation import find_allocation
 from whorl.cluster.launching import alone, as_ranks, clean_environ, on_every_node
 from whorl.cluster.meeting import Meeting, current_meeting
@@ -95,6 +96,8 @@ class BatchJob:
 
     def _launch(self, meeting: Meeting, words: list[str]) -> list[str]:
         order, allocation = self._order, self._allocation
+        if order.interface:
+            address_of(order.interface)  # this is the first node: refused here, once, and not by every node or rank
         of_run = ["--run-dir", str(order.run_dir), "--key", meeting.key]
         if order.launch == ALONE:
             return alone(allocation, order, ["-m", "whorl.cluster", "first", *of_run, "--", *words])
