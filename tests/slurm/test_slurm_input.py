@@ -123,7 +123,9 @@ def test_a_head_that_cannot_be_reached_is_said_within_the_deadline(slurm: SlurmC
     job = submitted(slurm, *words, *training(run_dir, "ray", 100))
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("FAILED", 1), log_of(run_dir)
-    assert "node 1 could not join: the head at 127.0.0.1:1 cannot be reached" in log_of(run_dir)
+    lines = [line for line in log_of(run_dir).splitlines() if "whorl: error: " in line]
+    assert len(lines) == 1, lines
+    assert "node 1 could not join: the head at 127.0.0.1:1 cannot be reached" in lines[0]
 
 
 @pytest.mark.verify

@@ -68,7 +68,7 @@ class Node:
         self._index = node_index()
         self._is_head = self._index == 0 and not order.guest
         self._end = time.monotonic() + order.join_timeout_s
-        self._warned = False
+        self._warned = self._has_joined = False
         self._training: subprocess.Popen[bytes] | None = None
         self._ray: subprocess.Popen[str] | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="whorl-", dir=_short_folder()))
@@ -80,7 +80,9 @@ class Node:
         try:
             return self._lead() if self._is_head else self._follow()
         except WhorlError as error:
-            print(f"whorl: error: node {self._index} ({socket.gethostname()}): {error}", file=sys.stderr, flush=True)
+            if not self._is_told_by_head():
+                where = f"node {self._index} ({socket.gethostname()})"
+                print(f"whorl: error: {where}: {error}", file=sys.stderr, flush=True)
             self._meeting.report(self._index, one_line(str(error), 500))
             if self._is_head:
                 self._meeting.say_exit(error.exit_code)
@@ -88,6 +90,13 @@ class Node:
         finally:
             self._end_ray()
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _is_told_by_head(self) -> bool:
+        """A node that cannot join tells the head, which says it; or the head has ended before, and said why. Once is
+        enough."""
+        if self._is_head or self._order.guest or self._has_joined:
+            return False
+        return self._meeting.is_published() or self._meeting.exit_code() is not None
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._warned = True
@@ -139,6 +148,7 @@ class Node:
         # It listens already: what does not answer now will not. The head is to hear of it before it gives up itself.
         ip = wait_until_reachable(address, self._order.interface, min(self._end, time.monotonic() + REACH_S))
         self._start_ray(ip, address)
+        self._has_joined = True
         if not self._order.guest:
             self._meeting.report(self._index, JOINED)
         print(f"whorl: node {self._index} ({socket.gethostname()}) has joined {address}", flush=True)
