@@ -17,7 +17,9 @@ from tests.slurm.runs import await_updates, log_of, result_of, submitted, traini
 THREE = ("--nodes", 3, "--cpus-per-node", 2)
 LONG = {"ray": 12_000, "mpi": 15_000}
 """Environment steps that take long enough for something to happen meanwhile."""
-OVER_A_MINUTE = 75_000
+BEYOND_ITS_TIME = 36_000
+"""Of ``SLOWLY``: two minutes, and the job is saved after one and a half, of which a busy machine needs one to begin."""
+SLOWLY = ("--set", "env.kwargs.step_time_s=0.02")
 SAVED_WITHIN_S = 5.0
 
 
@@ -37,7 +39,8 @@ def saved_at(run_dir: Path) -> float:
 def test_before_its_time_is_over_a_job_is_saved_and_comes_back(slurm: SlurmCluster, tmp_path: Path) -> None:
     """Without any warning by Slurm: the run knows when its job ends."""
     run_dir = tmp_path / "run"
-    shown = slurm.whorl("slurm", *THREE, "--time", 1, "--print", *training(run_dir, "mpi", OVER_A_MINUTE))
+    words = training(run_dir, "mpi", BEYOND_ITS_TIME, *SLOWLY)
+    shown = slurm.whorl("slurm", *THREE, "--time", 2, "--print", *words)
     lines = [line for line in shown.stdout.splitlines(keepends=True) if "--signal" not in line]
     assert len(lines) == len(shown.stdout.splitlines()) - 1
     (run_dir / "logs").mkdir(parents=True)
@@ -53,7 +56,7 @@ def test_before_its_time_is_over_a_job_is_saved_and_comes_back(slurm: SlurmClust
     slurm.run("scontrol", "update", f"jobid={job}", "TimeLimit=60")
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
-    assert result_of(run_dir)["weights_sha256"] == weights_of(OVER_A_MINUTE)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(BEYOND_ITS_TIME)
 
 
 @pytest.mark.verify
@@ -104,6 +107,26 @@ def test_on_mpi_a_lost_node_has_the_job_requeued_and_resumed(slurm: SlurmCluster
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
     assert int(ended.fields["Restarts"]) >= 1
     assert result_of(run_dir)["weights_sha256"] == weights_of(LONG["mpi"])
+
+
+@pytest.mark.verify
+def test_a_job_whose_time_is_over_before_the_run_begins_comes_back(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Without a warning by Slurm. The first start is held up; the second is not."""
+    run_dir = tmp_path / "run"
+    prologue = tmp_path / "prologue.sh"
+    prologue.write_text('if [ -n "$SLURM_STEP_ID" ] && [ -z "$SLURM_RESTART_COUNT" ]; then sleep 600; fi\n')
+    words = ("--time", 1, "--prologue", prologue, "--print", *training(run_dir, "local", 1000))
+    shown = slurm.whorl("slurm", *words).stdout.splitlines(keepends=True)
+    (run_dir / "logs").mkdir(parents=True)
+    script = tmp_path / "job.sh"
+    script.write_text("".join(line for line in shown if "--signal" not in line))
+    job = int(slurm.run("sbatch", "--parsable", script))
+    slurm.wait_for(job, "RUNNING")
+    slurm.wait_for(job, "PENDING")
+    slurm.run("scontrol", "update", f"jobid={job}", "TimeLimit=60")
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(1000)
 
 
 @pytest.mark.verify

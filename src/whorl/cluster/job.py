@@ -1,8 +1,8 @@
 """The batch process of a job, on its first node: starts the nodes or ranks, watches, and ends with the training's code.
 
 A warning (SIGUSR1 ahead of the time limit, SIGTERM) is passed on to the run as a wish: it is saved and stops with 75.
-Then the job is requeued, which starts this again, and the run goes on. To leave instead would count as the job's
-success, and Slurm would not start it again.
+A job whose time is nearly over before its run has begun acts as if warned. Then the job is requeued, which starts this
+again, and the run goes on. To leave instead would count as the job's success, and Slurm would not start it again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from whorl.cluster.launching import alone, as_ranks, clean_environ, on_every_nod
 from whorl.cluster.meeting import Meeting, current_meeting
 from whorl.cluster.orders import ALONE, MPI, JobOrder
 from whorl.cluster.ray_node import WARNINGS
+from whorl.cluster.request import WARN_S
 from whorl.cluster.restarts import lost_nodes, note_start, requeue
-from whorl.cluster.timing import BEGAN
+from whorl.cluster.timing import BEGAN, TimeLimit
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
 from whorl.runs.directory import clear_unbegun
 from whorl.runs.lock import is_held
@@ -131,7 +132,11 @@ class BatchJob:
         """Watch the step to its end; returns the training's exit code, None where it did not come to one."""
         self._updates_before = self._updates()
         self._step = step = subprocess.Popen(command, env=clean_environ(os.environ))
+        limit = TimeLimit(WARN_S)
         while step.poll() is None:
+            # A run that has begun knows itself when its time is over, and how long it needs to save.
+            if not self._warned and not is_held(self._order.run_dir / "lock") and limit.is_near():
+                self._warned = True
             if self._warned and not self._heard:
                 self._pass_on()
             time.sleep(_LOOK_EVERY_S)
