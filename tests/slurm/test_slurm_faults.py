@@ -185,12 +185,13 @@ def test_two_jobs_on_the_same_nodes_do_not_meet(slurm: SlurmCluster, tmp_path: P
     ]
     for run_dir, job in zip(runs, jobs, strict=True):
         await_updates(slurm, run_dir, job, 3)
-    assert {slurm.job(job).state for job in jobs} == {"RUNNING"}, "both at once"
+    for run_dir, job in zip(runs, jobs, strict=True):
+        assert slurm.job(job).state == "RUNNING", f"not both at once\n{log_of(run_dir)}"
     for run_dir, job in zip(runs, jobs, strict=True):
         ended = slurm.wait_for(job)
         assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
         assert result_of(run_dir)["weights_sha256"] == weights_of(20_000)
-        assert not result_of(run_dir)["restarts"]
+        assert set(result_of(run_dir)["restarts"].values()) <= {0}
 
 
 @pytest.mark.verify
