@@ -11,6 +11,7 @@ import pytest
 
 from whorl.cluster.addresses import address_of, head_address, interface_of, route_to, wait_until_reachable
 from whorl.cluster.allocation import Share, expand_nodes, find_allocation, node_index, own_share, rank_index
+from whorl.cluster.job import BatchJob
 from whorl.cluster.meeting import JOINED, Meeting, current_meeting
 from whorl.cluster.orders import JobOrder
 from whorl.cluster.restarts import note_start
@@ -55,6 +56,16 @@ def test_what_is_ours_of_a_node_comes_from_the_allocation() -> None:
     assert rank_index({}) == 0
 
 
+def test_a_head_is_told_where_the_others_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On PBS, only the batch process can be sure to see the list of nodes."""
+    (tmp_path / "nodes").write_text("a\nb\nc\n")
+    monkeypatch.setenv("PBS_JOBID", "7.server")
+    monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
+    job = BatchJob(JobOrder("pbs", tmp_path, "1", "ray", tmp_path / "node.sh"))
+    words = job._node_words(Meeting(tmp_path, "7-abc"), ["train"])
+    assert words[words.index("--towards") + 1] == "b"
+
+
 def test_times_are_read_as_slurm_writes_them() -> None:
     written = {"90": 5400, "1:30": 90, "1:30:00": 5400, "2-12": 216_000, "2-12:30": 217_800, "1-00:00:01": 86_401}
     assert {text: seconds_of(text, "--time") for text in written} == written
@@ -95,7 +106,7 @@ def test_addresses_are_those_of_an_interface_or_of_the_way() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         assert wait_until_reachable(address, "lo", time.monotonic() + 5) == "127.0.0.1"
-    with pytest.raises(WhorlError, match="cannot be reached"):
+    with pytest.raises(WhorlError, match=r"cannot be reached from .*: it listens on its own node alone; start its job"):
         wait_until_reachable(address, "", time.monotonic())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from whorl.envs.mpi_memory import SHM, sweep_stale
+from whorl.envs.mpi_memory import SHM, mpich_form, sweep_stale
 
 
 def named(folder: Path, name: str, age_s: float) -> Path:
@@ -35,6 +35,16 @@ def test_names_that_this_job_step_will_take_are_swept_up_sooner(
     monkeypatch.setenv("PMI_JOBID", "9.0")
     assert sweep_stale(tmp_path) == [left]
     assert set(tmp_path.iterdir()) == {young, other}
+
+
+def test_what_an_earlier_try_in_the_same_job_has_left_goes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = {named(tmp_path, f"{mpich_form(step)}0", 5) for step in ("9.0", "9.1")}
+    kept = {named(tmp_path, f"{mpich_form(step)}0", 5) for step in ("9.2", "8.0")}
+    monkeypatch.setenv("PMI_JOBID", "9.1")
+    assert set(sweep_stale(tmp_path)) == left
+    assert set(tmp_path.iterdir()) == kept
 
 
 def test_what_somebody_has_mapped_stays() -> None:

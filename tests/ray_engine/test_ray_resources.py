@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -17,7 +19,7 @@ from ray_nodes import RayNodes, require_ray
 from whorl.config.schema import EngineConfig, Resources
 from whorl.engines.contract import Plan, RoleId, RoleSpec
 from whorl.engines.ray import private
-from whorl.engines.ray.private import route_to
+from whorl.engines.ray.private import make_token, route_to
 from whorl.engines.ray.units import check_room, needed, units_of
 from whorl.errors import BadInputError
 
@@ -30,7 +32,7 @@ sys.stdin.read()
 """
 
 
-def trainer(run_dir: Path, nodes: RayNodes | None, **changed: Any) -> whorl.Trainer:
+def trainer(run_dir: Path, nodes: RayNodes | SimpleNamespace | None, **changed: Any) -> whorl.Trainer:
     settings = {**SMALL, **changed.pop("set", {})}
     if nodes is not None:
         settings |= {f"engine.{name}": value for name, value in nodes.settings.items()}
@@ -71,6 +73,18 @@ def test_an_unreachable_head_is_named_in_one_line_within_its_deadline(monkeypatc
             route_to(wrong)
     with pytest.raises(BadInputError, match=r"nobody answers at no-such-host\.invalid:6379"):
         route_to("no-such-host.invalid:6379")
+
+
+def test_tokens_that_others_can_read_and_wrong_ones_are_refused(tmp_path: Path, ray_nodes: RayNodes) -> None:
+    token = tmp_path / "token"
+    make_token(token)
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    nodes = SimpleNamespace(settings={**ray_nodes.settings, "token_file": str(token)})
+    with pytest.raises(BadInputError, match=r"is engine\.token_file the token of that cluster\?$"):
+        trainer(tmp_path / "wrong", nodes)
+    token.chmod(0o640)
+    with pytest.raises(BadInputError, match="can be read by others: chmod 600"):
+        trainer(tmp_path / "read", nodes)
 
 
 def test_cores_are_shared_out_and_given_back_with_the_process(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -83,12 +84,16 @@ def test_a_job_has_the_exit_code_of_its_training(slurm: SlurmCluster, tmp_path: 
     assert "whorl: error: WHORL_FAULT" in log_of(run_dir)
 
 
-def test_an_interface_that_is_not_there_is_named_with_those_that_are(slurm: SlurmCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_an_interface_that_is_not_there_is_named_with_those_that_are(
+    slurm: SlurmCluster, tmp_path: Path, engine: str
+) -> None:
     run_dir = tmp_path / "run"
-    job = submitted(slurm, "--nodes", 2, "--interface", "ipogif0", *training(run_dir, "ray", 100))
+    words = ("--nodes", 2, "--cpus-per-node", 2, "--interface", "ipogif0")
+    job = submitted(slurm, *words, *training(run_dir, engine, 100))
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("FAILED", 2), log_of(run_dir)
-    lines = [line for line in log_of(run_dir).splitlines() if "whorl: error: node 0" in line]
+    lines = [line for line in log_of(run_dir).splitlines() if "error" in line]
     assert len(lines) == 1
     assert "--interface ipogif0" in lines[0]
     assert "there are lo" in lines[0]
@@ -118,7 +123,9 @@ def test_a_head_that_cannot_be_reached_is_said_within_the_deadline(slurm: SlurmC
     job = submitted(slurm, *words, *training(run_dir, "ray", 100))
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("FAILED", 1), log_of(run_dir)
-    assert "node 1 could not join: the head at 127.0.0.1:1 cannot be reached" in log_of(run_dir)
+    lines = [line for line in log_of(run_dir).splitlines() if "whorl: error: " in line]
+    assert len(lines) == 1, lines
+    assert "node 1 could not join: the head at 127.0.0.1:1 cannot be reached" in lines[0]
 
 
 @pytest.mark.verify
@@ -128,3 +135,16 @@ def test_more_ranks_than_the_job_has_cpus(slurm: SlurmCluster, tmp_path: Path) -
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("FAILED", 2)
     assert "the plan needs 4 ranks and the job has 2 CPUs" in log_of(run_dir)
+
+
+@pytest.mark.verify
+def test_more_gpus_than_the_job_has(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """The machine has none, each node of the cluster two, and the job was given one of each: that is what counts."""
+    run_dir = tmp_path / "run"
+    words = ("--nodes", 2, "--cpus-per-node", 2, "--gpus-per-node", 1)
+    job = submitted(slurm, *words, *training(run_dir, "ray", 100, "--gpus-per-actor", 1))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 2), log_of(run_dir)
+    errors = [line for line in log_of(run_dir).splitlines() if "whorl: error: " in line]
+    assert len(errors) == 1
+    assert re.search(r"this run asks for 3 GPU and the Ray cluster at \S+ has 2: use less GPU$", errors[0])

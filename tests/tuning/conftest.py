@@ -16,6 +16,8 @@ from whorl.config.toml import write_toml
 if not os.environ.get("CI"):  # there, the extra is installed
     pytest.importorskip("optuna", reason="whorl[tune] is not installed")
 
+LONG_S = 900
+"""For a study of the long tests, also on a machine that is busy."""
 SOURCE = Path(__file__).parents[2] / "src"
 SMALL = {
     "agent": {"name": "ppo", "rows": 32, "epochs": 2, "learning_rate": {"choices": [0.0003, 0.001, 0.003]}},
@@ -59,12 +61,15 @@ def begin(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 
 
 @pytest.fixture
-def whorl_tune(begin: Callable[..., subprocess.Popen[str]]) -> Callable[..., tuple[int, str, str]]:
+def whorl_tune(
+    begin: Callable[..., subprocess.Popen[str]], request: pytest.FixtureRequest
+) -> Callable[..., tuple[int, str, str]]:
     """Runs it to its end: (exit code, output, errors)."""
+    timeout_s = LONG_S if request.node.get_closest_marker("verify") else 100
 
     def run(*arguments: object) -> tuple[int, str, str]:
         process = begin(*arguments)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=timeout_s)
         return process.returncode, out, err
 
     return run

@@ -11,6 +11,7 @@ import pytest
 
 from whorl.tuning.report import read_result
 
+from .conftest import LONG_S
 from .watching import ended, wait_for
 
 
@@ -92,7 +93,7 @@ def test_a_population_killed_on_the_way_ends_as_the_undisturbed_one(small, write
     struck = tmp_path / "struck"
     for count in (1, 6, 11):
         driver = begin(path, "--study-dir", struck)
-        wait_for(lambda count=count: len(ended(struck)) >= count)
+        wait_for(lambda count=count: len(ended(struck)) >= count, LONG_S)
         driver.kill()
         driver.communicate()
     assert whorl_tune("--resume", struck)[0] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,12 +101,13 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
     request = replace(request_of(arguments, training, directory.path.absolute(), parts), requeue=False)
     request = replace(request, name=f"join-{request.name}"[:60])
     heads = int(bool(config.engine.learner_resources.get("head")))
+    key = secrets.token_hex(4)
     order = JobOrder(
         system="slurm",
         run_dir=request.run_dir,
-        id="",
+        id=key,
         launch=RAY,
-        node_script=request.run_dir / "job" / "join.sh",
+        node_script=request.run_dir / "job" / f"join-{key}.sh",  # others may be joining too
         cpus_per_node=parts[0].cpus_per_node,
         heads=heads,
         interface=arguments.interface or "",
@@ -120,7 +122,7 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
         return EXIT_DONE
     from whorl.cluster.slurm import await_start, submit
 
-    path = request.run_dir / "job" / "join-job.sh"
+    path = request.run_dir / "job" / f"join-{key}-job.sh"
     path.write_text(script)
     job = submit(path)
     print(f"job {job} joins {run_dir}; `whorl resize {run_dir} N` uses its nodes, `scancel {job}` has them leave")

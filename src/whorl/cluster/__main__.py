@@ -33,7 +33,7 @@ def _node(words: list[str]) -> int:
 
     own, training = _cut(words)
     parser = _parser_of_run()
-    for name, kind in (("nodes", int), ("heads", int), ("interface", str), ("join-timeout", float)):
+    for name, kind in (("nodes", int), ("towards", str), ("heads", int), ("interface", str), ("join-timeout", float)):
         parser.add_argument(f"--{name}", type=kind)
     parser.add_argument("--guest", action="store_true")
     given = vars(parser.parse_args(own))

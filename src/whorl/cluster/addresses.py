@@ -89,9 +89,11 @@ def wait_until_reachable(address: str, interface: str, end: float) -> str:
             reason = error.strerror or str(error)
         if time.monotonic() > end:
             over = f" over {interface}" if interface else ""
+            mend = "name an --interface that all nodes share"
+            if host.startswith("127."):  # as that of a job of one node which was not told otherwise
+                mend = "it listens on its own node alone; start its job with an --interface that all nodes share"
             raise WhorlError(
-                f"the head at {address} cannot be reached from {socket.gethostname()}{over} ({reason}): "
-                "name an --interface that all nodes share"
+                f"the head at {address} cannot be reached from {socket.gethostname()}{over} ({reason}): {mend}"
             )
         time.sleep(0.2)
 

@@ -1,8 +1,8 @@
 """The batch process of a job, on its first node: starts the nodes or ranks, watches, and ends with the training's code.
 
 A warning (SIGUSR1 ahead of the time limit, SIGTERM) is passed on to the run as a wish: it is saved and stops with 75.
-Then the job is requeued, which starts this again, and the run goes on. To leave instead would count as the job's
-success, and Slurm would not start it again.
+A job whose time is nearly over before its run has begun acts as if warned. Then the job is requeued, which starts this
+again, and the run goes on. To leave instead would count as the job's success, and Slurm would not start it again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import sys
 import time
 from types import FrameType
 
+from whorl.cluster.addresses import address_of
 from whorl.cluster.allocation import find_allocation
 from whorl.cluster.launching import alone, as_ranks, clean_environ, on_every_node
 from whorl.cluster.meeting import Meeting, current_meeting
 from whorl.cluster.orders import ALONE, MPI, JobOrder
 from whorl.cluster.ray_node import WARNINGS
+from whorl.cluster.request import WARN_S
 from whorl.cluster.restarts import lost_nodes, note_start, requeue
-from whorl.cluster.timing import BEGAN
+from whorl.cluster.timing import BEGAN, TimeLimit
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
 from whorl.runs.directory import clear_unbegun
 from whorl.runs.lock import is_held
@@ -30,8 +32,10 @@ from whorl.runs.wishes import ask
 _LOOK_EVERY_S = 0.2
 _ANSWER_S = 5.0
 _KILLED_S = 120.0
-_MORE_TRIES = 2
-"""Of ranks that do not find each other: seen with MPICH under srun's pmi2 on a busy machine."""
+_MORE_TRIES = 4
+"""Of ranks that do not find each other under srun's pmi2. What MPICH announces of a rank is a buffer of fixed size, of
+which the rest is whatever lies behind it in memory; where that is not mostly zeros, a piece of it is longer than the
+1,024 bytes that Slurm reads of a request. Another start has another memory."""
 
 
 class BatchJob:
@@ -95,6 +99,8 @@ class BatchJob:
 
     def _launch(self, meeting: Meeting, words: list[str]) -> list[str]:
         order, allocation = self._order, self._allocation
+        if order.interface:
+            address_of(order.interface)  # this is the first node: refused here, once, and not by every node or rank
         of_run = ["--run-dir", str(order.run_dir), "--key", meeting.key]
         if order.launch == ALONE:
             return alone(allocation, order, ["-m", "whorl.cluster", "first", *of_run, "--", *words])
@@ -104,8 +110,8 @@ class BatchJob:
         return on_every_node(allocation, order, self._node_words(meeting, words))
 
     def _node_words(self, meeting: Meeting, words: list[str]) -> list[str]:
-        order = self._order
-        numbers = ["--nodes", str(len(self._allocation.nodes)), "--heads", str(order.heads)]
+        order, nodes = self._order, self._allocation.nodes
+        numbers = ["--nodes", str(len(nodes)), "--heads", str(order.heads), "--towards", nodes[1] if nodes[1:] else ""]
         limits = ["--interface", order.interface, "--join-timeout", str(order.join_timeout_s)]
         guest = ["--guest"] if order.guest else []
         of_run = ["--run-dir", str(order.run_dir), "--key", meeting.key]
@@ -128,7 +134,11 @@ class BatchJob:
         """Watch the step to its end; returns the training's exit code, None where it did not come to one."""
         self._updates_before = self._updates()
         self._step = step = subprocess.Popen(command, env=clean_environ(os.environ))
+        limit = TimeLimit(WARN_S)
         while step.poll() is None:
+            # A run that has begun knows itself when its time is over, and how long it needs to save.
+            if not self._warned and not is_held(self._order.run_dir / "lock") and limit.is_near():
+                self._warned = True
             if self._warned and not self._heard:
                 self._pass_on()
             time.sleep(_LOOK_EVERY_S)

@@ -78,6 +78,10 @@ class Meeting:
             time.sleep(LOOK_EVERY_S)
         return text
 
+    def is_published(self) -> bool:
+        """The head listens, and waits for the others."""
+        return bool(self._read("address"))
+
     def report(self, node: int, words: str) -> None:
         """``JOINED``, or what went wrong in one line."""
         with contextlib.suppress(OSError):

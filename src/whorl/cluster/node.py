@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 from whorl.cluster.addresses import head_address, wait_until_reachable
-from whorl.cluster.allocation import find_allocation, node_index, own_share
+from whorl.cluster.allocation import node_index, own_share
 from whorl.cluster.meeting import JOINED, LOOK_EVERY_S, Meeting
 from whorl.cluster.ray_node import WARNINGS
 from whorl.engines.ray.private import ADDRESS, TOKEN_FILE, make_token
@@ -46,6 +46,9 @@ class NodeOrder:
     run_dir: Path
     key: str
     nodes: int
+    towards: str
+    """Another node of the job, for the way to it; empty where there is none. A node may not know the others itself:
+    what PBS starts on it does not see PBS_NODEFILE everywhere."""
     interface: str
     join_timeout_s: float
     heads: int
@@ -65,7 +68,7 @@ class Node:
         self._index = node_index()
         self._is_head = self._index == 0 and not order.guest
         self._end = time.monotonic() + order.join_timeout_s
-        self._warned = False
+        self._warned = self._has_joined = False
         self._training: subprocess.Popen[bytes] | None = None
         self._ray: subprocess.Popen[str] | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="whorl-", dir=_short_folder()))
@@ -77,7 +80,9 @@ class Node:
         try:
             return self._lead() if self._is_head else self._follow()
         except WhorlError as error:
-            print(f"whorl: error: node {self._index} ({socket.gethostname()}): {error}", file=sys.stderr, flush=True)
+            if not self._is_told_by_head():
+                where = f"node {self._index} ({socket.gethostname()})"
+                print(f"whorl: error: {where}: {error}", file=sys.stderr, flush=True)
             self._meeting.report(self._index, one_line(str(error), 500))
             if self._is_head:
                 self._meeting.say_exit(error.exit_code)
@@ -85,6 +90,13 @@ class Node:
         finally:
             self._end_ray()
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _is_told_by_head(self) -> bool:
+        """A node that cannot join tells the head, which says it; or the head has ended before, and said why. Once is
+        enough."""
+        if self._is_head or self._order.guest or self._has_joined:
+            return False
+        return self._meeting.is_published() or self._meeting.exit_code() is not None
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._warned = True
@@ -95,9 +107,8 @@ class Node:
     # The head
 
     def _lead(self) -> int:
-        allocation = find_allocation()
-        others = allocation.nodes[1:] if allocation is not None else ()
         make_token(self._meeting.token_file)
+        others = [self._order.towards] if self._order.towards else []
         address = self._start_ray(head_address(self._order.interface, others), "")
         self._meeting.publish(address)
         self._await_others()
@@ -137,6 +148,7 @@ class Node:
         # It listens already: what does not answer now will not. The head is to hear of it before it gives up itself.
         ip = wait_until_reachable(address, self._order.interface, min(self._end, time.monotonic() + REACH_S))
         self._start_ray(ip, address)
+        self._has_joined = True
         if not self._order.guest:
             self._meeting.report(self._index, JOINED)
         print(f"whorl: node {self._index} ({socket.gethostname()}) has joined {address}", flush=True)

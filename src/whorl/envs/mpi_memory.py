@@ -18,6 +18,7 @@ _FORMS = ("mpich_shm_", "mpich_shar_tmp", "sm_segment.", "osc_sm.")
 """How the names of MPICH and Open MPI begin."""
 _STALE_AFTER_S = 60.0
 _OWN_STALE_AFTER_S = 2.0
+_MOST_STEPS = 1000
 _DELETED = " (deleted)"
 
 
@@ -37,8 +38,9 @@ def sweep_stale(folder: Path = SHM) -> list[Path]:
 
     Only what is ours, old and mapped by nobody. Should it be in use where we cannot see it, no harm is done: after so
     long a time everybody who shares it has it. Names that this very job step is going to take go sooner: a job that is
-    requeued keeps its number, and MPICH waits for ever for whoever made the memory that it finds there."""
-    now, own = time.time(), mpich_form(os.environ.get("PMI_JOBID", ""))
+    requeued keeps its number, and MPICH waits for ever for whoever made the memory that it finds there. So do those of
+    the steps before it in the same job, which this one is another try of."""
+    now, own = time.time(), _own_forms(os.environ.get("PMI_JOBID", ""))
     stale = [
         path
         for path in folder.glob("*")
@@ -61,6 +63,14 @@ def mpich_form(job_step: str) -> str:
     for byte in job_step.encode():
         number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
     return f"mpich_shm_{number:08x}_"
+
+
+def _own_forms(job_step: str) -> tuple[str, ...]:
+    """Of a job step and of those before it: Slurm calls them 4711.0, 4711.1 and so on."""
+    job, dot, step = job_step.rpartition(".")
+    if not (dot and step.isdecimal() and int(step) < _MOST_STEPS):
+        return (mpich_form(job_step),)
+    return tuple(mpich_form(f"{job}.{number}") for number in range(int(step) + 1))
 
 
 def _is_old_and_ours(path: Path, limit: float) -> bool:

@@ -118,7 +118,13 @@ def connect(address: str, namespace: str) -> dict[str, Any]:
 
     if here.startswith("127."):
         stay_on_loopback()
-    ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level="ERROR", _node_ip_address=here)
+    how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "_node_ip_address": here}
+    try:
+        ray.init(address=address, namespace=namespace, **how)
+    except Exception as error:  # of many kinds; who has another token is told nothing more than that it failed
+        raise BadInputError(
+            f"{in_one_line(error)}: somebody answers there; is engine.token_file the token of that cluster?"
+        ) from error
     return dict(ray.cluster_resources())
 
 
