@@ -44,6 +44,7 @@ def prepare(config: Config, probe: EnvProbe | None = None) -> Job:
             f"{config.env.id} is stepped by one rank: leave out --ranks-per-env, or make it a "
             "whorl.envs.parallel.ParallelEnv"
         )
+    _check_copies(config, probe)
     agent_spec = get_agent(config.agent_name).spec(config.agent, probe.spec)
     workflow.check(config, agent_spec)
     _check_settings(config, workflow)
@@ -157,6 +158,16 @@ def _check_schedule(config: Config, workflow: Workflow) -> None:
         )
     if run.replay_schedule and config.engine.name != "inline":
         raise ConfigError("run.replay_schedule: a run is repeated on the inline engine: add --engine inline")
+
+
+def _check_copies(config: Config, probe: EnvProbe) -> None:
+    """A server that has too few would keep actors waiting for each other's."""
+    actors, each = config.resources.actors, config.resources.envs_per_actor
+    if probe.most_copies is not None and actors * each > probe.most_copies:
+        raise ConfigError(
+            f"{config.env.id}: {actors * each} environments are wanted ({actors} actors with {each} each) and "
+            f"{probe.most_copies} copies are served: serve it with --copies {actors * each}, or use fewer"
+        )
 
 
 def _check_lanes(job: Job) -> None:

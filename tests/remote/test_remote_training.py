@@ -11,7 +11,7 @@ import pytest
 
 import whorl
 from whorl.envs.remote import server
-from whorl.errors import BadInputError, EnvironmentFault
+from whorl.errors import BadInputError, ConfigError, EnvironmentFault
 from whorl.evaluate import evaluate
 from whorl.policy import TrainedPolicy
 from whorl.runs.result import Result
@@ -117,3 +117,11 @@ def test_another_environment_at_the_address_is_not_trained_in_the_same_run(serve
         whorl.Trainer.resume(tmp_path / "run")
     with pytest.raises(BadInputError, match=words):
         load_policy(tmp_path / "run")
+
+
+def test_too_few_copies_are_refused_before_anything_starts(serve: Serve, tmp_path: Path) -> None:
+    address = serve(ENV, copies=3).address
+    words = r"4 environments are wanted \(2 actors with 2 each\) and 3 copies are served: serve it with --copies 4"
+    with pytest.raises(ConfigError, match=words):
+        train(tmp_path / "run", address)
+    assert not (tmp_path / "run").exists()

@@ -45,6 +45,8 @@ class EnvProbe:
     reset_time_s: float
     spans_ranks: bool = False
     """Whether several MPI ranks can step it together."""
+    most_copies: int | None = None
+    """Of a served environment: how many its server has."""
     warning: str = ""
     """Why the environment needs a process of its own: it died or hung while it was looked over (``probe_apart``); its
     ``step_time_s`` is then infinite, and how it can be restored was not tried."""
@@ -59,6 +61,7 @@ def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = Non
     with SideEffectsUndone(current_directory()):
         env = make_env(config.id, kwargs_of(config))
         spec, parallel = plain_spec(config, env), spans_ranks(env)
+        most_copies = getattr(env.unwrapped, "most_copies", None)
         close_quietly(env)
     if on_spec is not None:
         on_spec(spec)
@@ -69,7 +72,7 @@ def probe_env(config: EnvConfig, on_spec: Callable[[EnvSpec], None] | None = Non
     tried_steps = _FEWEST_STEPS if step_time_s * _FEWEST_STEPS < _BUDGET_S else 1
     restore = _restore_mode(config, spec, tried_steps)
     spec = replace(spec, restore=restore, vector_form=_has_vector_form(config, spec))
-    return EnvProbe(spec, step_time_s, reset_time_s, parallel)
+    return EnvProbe(spec, step_time_s, reset_time_s, parallel, most_copies)
 
 
 def plain_spec(config: EnvConfig, env: Env) -> EnvSpec:

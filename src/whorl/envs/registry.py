@@ -136,6 +136,11 @@ def _is_env_class(value: Any) -> bool:
 def _unknown(env_id: str, known: list[str]) -> BadInputError:
     from whorl.envs import library
 
+    if gymnasiums := re.fullmatch(r"ALE/(\w+)-v\d+", env_id):
+        return BadInputError(
+            f"no environment {env_id!r} before its package is imported: ale_py:{env_id}, or with this package's "
+            f"preprocessing and presets atari/{gymnasiums[1]}-v0"
+        )
     names = sorted({*known, *(name for name, _ in library.catalogue())})
     lowered = {name.lower(): name for name in names}
     near = [lowered[name] for name in difflib.get_close_matches(env_id.lower(), lowered, n=3, cutoff=0.6)]

@@ -38,6 +38,7 @@ class RemoteEnv(gymnasium.Env[Any, Any]):
         except BaseException:
             self._copies.close()
             raise
+        self.most_copies = self._copies.most_copies
         self.episode_metrics = spec.episode_metrics
         self.metadata = {"render_modes": [], "restore": spec.restore}
         if len(spec.observation) == 1:

@@ -15,7 +15,7 @@ import numpy as np
 
 from whorl.envs.remote.connection import Connection, ServerGone, SessionLost
 from whorl.envs.remote.layout import DONE, LEAVE, RESET, STEP, spec_from_wire
-from whorl.envs.remote.messages import Malformed
+from whorl.envs.remote.messages import MOST_LANES, Malformed
 from whorl.envs.same_spaces import difference
 from whorl.errors import BadInputError
 from whorl.types import Array, Arrays, EnvSpec
@@ -48,6 +48,8 @@ class ServedCopies:
         self._episodes: list[_Episode | None] = [None] * lanes
         self._last: Arrays = {}
         self._is_open, self._losses = False, 0
+        self.most_copies: int | None = None
+        """That the server has, for all its clients; unknown where it has more than one client may have."""
 
     def open(self) -> EnvSpec:
         """Connect; refuses a server with other spaces than those known."""
@@ -63,6 +65,7 @@ class ServedCopies:
                 f"start: {differs}"
             )
         self.spec, self._is_open = known or found, True
+        self.most_copies = welcome.most_lanes if welcome.most_lanes < MOST_LANES else None
         return self.spec
 
     def reset(self, seeds: Mapping[int, int]) -> tuple[Arrays, dict[int, str]]:
