@@ -13,6 +13,7 @@ from pathlib import Path
 
 from whorl.cluster.allocation import find_allocation, own_share
 from whorl.engines.local.nursery import die_with_parent
+from whorl.engines.threads import thread_environ
 from whorl.signals import StopSignals
 from whorl.studies.contract import Cell, Scale
 from whorl.studies.directory import Directory
@@ -132,7 +133,7 @@ class Runner:
         self._progress.say(f"{cell.name} failed: {reason}")
 
     def _begin_next(self, running: _Running) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, **thread_environ(1)}
         with self._directory.log(running.cell).open("ab") as log:
             running.begun = time.monotonic()
             running.process = subprocess.Popen(

@@ -23,6 +23,7 @@ from whorl.engines.local.spawner import Spawner
 from whorl.engines.local.status import PAGE_BYTES, StatusPage
 from whorl.engines.local.wiring import Wiring
 from whorl.engines.members import log_paths
+from whorl.engines.threads import is_crowded, thread_environ
 
 TERM_S = 2.0
 KILL_S = 2.0
@@ -64,7 +65,7 @@ class Fleet:
         """Start a role's process. ``NurseryLostError`` when there is nobody to start it."""
         spec = hosted.spec
         endpoints, descriptors = self.wiring.grant(spec)
-        threads = str(self._torch_threads if spec.torch else 1)
+        threads = self._torch_threads if spec.torch else 1
         request = {
             "role": [spec.id.kind, spec.id.index],
             "incarnation": hosted.incarnation,
@@ -75,7 +76,7 @@ class Fleet:
             "patience_s": self._config.patience_s,
             "start_deadline_s": _TORCH_START_S if spec.torch else _LIGHT_START_S,
             "log_path": hosted.log_path,
-            "environ": {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads},
+            "environ": thread_environ(threads, is_crowded(self._plan, self._torch_threads)),
         }
         hosted.page.start_afresh()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -20,11 +20,11 @@ from typing import Any
 import whorl
 from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.engines.local.parcels import send_parcel
+from whorl.engines.threads import thread_environ
 from whorl.engines.wire import decode_body, encode_body
 from whorl.errors import RoleLostError
 
 _REPLY_S = 120.0  # the first reply waits for the nursery's imports, which a cold network file system makes slow
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class NurseryLostError(Exception):
@@ -62,7 +62,7 @@ class Spawner:
                 [sys.executable, "-m", "whorl.engines.local.nursery", *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**environ, "PYTHONPATH": search, **_ONE_THREAD},
+                env={**environ, "PYTHONPATH": search, **thread_environ(1)},
             )
         self._poller = select.poll()
         self._poller.register(self._connection.fileno(), select.POLLIN)

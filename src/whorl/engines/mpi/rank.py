@@ -36,6 +36,7 @@ from whorl.engines.mpi.pages import RankClock, RankPage, open_page, private_page
 from whorl.engines.mpi.post import Post  # noqa: E402
 from whorl.engines.mpi.wiring import Comms, Wiring  # noqa: E402
 from whorl.engines.plain import plan_from_plain  # noqa: E402
+from whorl.engines.threads import thread_environ  # noqa: E402
 from whorl.engines.wire import decode_body, encode_body, envelope  # noqa: E402
 from whorl.envs.mpi_memory import initialise_nameless  # noqa: E402
 
@@ -165,8 +166,9 @@ class Rank:
         spec, wiring = self._spec, self._wiring
         assert spec is not None
         assert wiring is not None
-        threads = str(self._settings["torch_threads"] if spec.torch else 1)
-        os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads))
+        os.environ.update(
+            thread_environ(self._settings["torch_threads"] if spec.torch else 1, self._settings["crowded"])
+        )
         seed_global_generators(f"{[spec.id.kind, spec.id.index]}")
         self._begins = False
         wiring.renew()

@@ -28,6 +28,7 @@ from whorl.engines.mpi.survivors import Survivors
 from whorl.engines.mpi.world import World
 from whorl.engines.paged import PagedSupervision
 from whorl.engines.plain import plan_to_plain
+from whorl.engines.threads import is_crowded
 from whorl.engines.wire import Envelope, decode_body, encode_frame
 from whorl.errors import BadInputError, RoleLostError, WhorlError
 
@@ -79,6 +80,7 @@ class MpiCluster(PagedSupervision[Seat]):
                 "one_sided": "never" if config.ulfm else config.one_sided,
                 "ulfm": config.ulfm,
                 "torch_threads": torch_threads,
+                "crowded": is_crowded(self._plan, torch_threads, len(set(world.nodes.values()))),
             },
         )
         if config.ulfm and len(set(world.nodes.values())) > 1:

@@ -22,6 +22,7 @@ from whorl.engines.contract import SUPERVISOR, RoleId
 from whorl.engines.local.line import FrameSocket
 from whorl.engines.mpi.finding import DRIVER, Mpi
 from whorl.engines.mpi.orders import EVERYBODY, START_S
+from whorl.engines.threads import thread_environ
 from whorl.engines.wire import Envelope, decode_body, encode_body, encode_frame, envelope
 from whorl.envs.launchers import without_launcher
 from whorl.errors import RoleLostError
@@ -97,7 +98,7 @@ class Launcher:
         self._output = os.memfd_create("whorl-mpiexec", os.MFD_CLOEXEC)
         package_root = str(Path(whorl.__file__).parent.parent)
         environ = without_launcher(dict(os.environ)) | mpi.environ
-        environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        environ |= thread_environ(1)
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH", ""))))
         program = [sys.executable, "-m", "whorl.engines.mpi.rank", address]
         command = [*mpi.command, "-n", str(size), *program]
