@@ -18,7 +18,7 @@ from whorl.errors import WhorlError
 RANKS, THREADS = (1, 2, 4), (1, 2)
 LANES, SHARDS, ROWS = 8, 4, 64
 STEP_S = 0.010
-REAL_STEPS, SLOW_STEPS = 60_000, 12_000
+REAL_STEPS, SLOW_STEPS = 60_000, 4_096
 _UPDATE = LANES * ROWS
 _SETTINGS = (f"agent.rows={ROWS}", "agent.epochs=4", "agent.minibatches=4", "agent.network.hidden=[256,256]")
 
