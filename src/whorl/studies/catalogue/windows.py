@@ -31,7 +31,7 @@ PARTS: dict[Scale, tuple[Part, ...]] = {
 }
 """Name, actors, numbers of learners, seeds, rows of a trajectory, environment steps."""
 FIRST_SEED: dict[Scale, int] = {"smoke": 1, "small": 101, "paper": 1}
-"""The numbers of seeds and updates at `small` were settled when the draws of seeds 1 to 3 were known: it uses others."""
+"""The numbers of seeds and updates at `small` were settled when draws of seeds 1 to 3 were known: it uses others."""
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
