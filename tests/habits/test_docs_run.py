@@ -17,6 +17,7 @@ from whorl.cli.batch import training_of
 from whorl.cli.main import COMMANDS, WRAPPERS
 from whorl.cli.parser import Parser
 from whorl.cli.train import config_of
+from whorl.resolve import ALIASES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
@@ -33,7 +34,7 @@ def commands() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         for block in fences(page, "bash"):
             for line in block.replace("\\\n", " ").splitlines():
-                for found in re.findall(r"(?:^|[ ;])(whorl .+?)(?:;|$)", re.sub(r"\s#.*", "", line)):
+                for found in re.findall(r"(?:^|[ ;])(whorl .+?)(?:;| > |$)", re.sub(r"\s#.*", "", line)):
                     yield f"{page.relative_to(ROOT)}", found.strip()
 
 
@@ -49,7 +50,7 @@ def test_a_command_is_one_that_whorl_takes(page: str, command: str) -> None:
         assert training_of(arguments[cut + 1 :]).is_new
     if name == "train" and not parsed.what.endswith(".toml"):
         config = config_of(parsed)  # every setting that is named exists and may have that value
-        assert config.agent_name == parsed.what
+        assert config.agent_name == (ALIASES[parsed.what].agent if parsed.what in ALIASES else parsed.what)
 
 
 def test_the_documentation_has_commands_to_check() -> None:
