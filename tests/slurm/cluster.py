@@ -79,7 +79,7 @@ class SlurmCluster:
         controller, *ports = _free_ports(1 + len(self.nodes))
         folder = self.folder
         nodes = "\n".join(
-            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory=4000 "
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={1000 * cpus} "
             f"Gres=gpu:{gpus} State=UNKNOWN"
             for name, port in zip(self.nodes, ports, strict=True)
         )
