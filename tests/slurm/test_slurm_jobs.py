@@ -67,7 +67,8 @@ def preempted_and_requeued(
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
     assert ended.fields["Restarts"] == "1"
     assert "whorl: requeued" in log_of(run_dir)
-    assert "did not come up" not in log_of(run_dir)
+    log = log_of(run_dir)  # MPICH may need another start under srun (whorl.cluster.job), but not for names left behind
+    assert "did not come up" not in log or "mpi/pmi2: " in log
     result = result_of(run_dir)
     assert result["status"] == "completed"
     assert result["engine"] == engine
