@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from uneven_env import FAST_S, SLOW_S
 
 import whorl
 from whorl.config.schema import Resources
@@ -18,16 +19,17 @@ from whorl.trajectory.lanes import LaneMap, strand_width
 
 SEED = 3
 SLOW_LANE = 1
+ROWS = 4
 SETTINGS = {
     "env.kwargs.slow_seeds": [reset_seed(SEED, SLOW_LANE, 0)],
     "env.hosting": "process",
     "agent.network.hidden": (8,),
-    "agent.rows": 4,
+    "agent.rows": ROWS,
     "run.checkpoint_every_s": 0.0,
 }
 
 
-def train(folder: Path, workflow: str = "async", agent: str = "impala", **more: Any) -> Result:
+def train(folder: Path, workflow: str = "async", agent: str = "impala", steps: int = 400, **more: Any) -> Result:
     run = whorl.train(
         agent,
         "uneven_env:Uneven-v0",
@@ -35,7 +37,7 @@ def train(folder: Path, workflow: str = "async", agent: str = "impala", **more: 
         engine="local",
         actors=1,
         envs_per_actor=4,
-        steps=400,
+        steps=steps,
         seed=SEED,
         run_dir=folder / "run",
         set={**SETTINGS, **more},
@@ -118,6 +120,8 @@ def test_a_choice_by_measuring_is_made_once(tmp_path: Path, slow_step_s: float, 
 
 
 def test_a_staleness_bound_is_kept_in_every_strand(tmp_path: Path) -> None:
-    result = train(tmp_path, **{"workflow.trajectories_per_update": 2, "workflow.max_staleness": 2})
+    # Long enough that the slow lane hands something over before the end, also where nothing holds up the fast ones.
+    steps = 3 * 3 * int(ROWS * SLOW_S / FAST_S)
+    result = train(tmp_path, steps=steps, **{"workflow.trajectories_per_update": 2, "workflow.max_staleness": 2})
     assert result.staleness.max <= 2
     assert result.transitions.dropped > 0
