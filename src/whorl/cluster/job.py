@@ -32,10 +32,9 @@ from whorl.runs.wishes import ask
 _LOOK_EVERY_S = 0.2
 _ANSWER_S = 5.0
 _KILLED_S = 120.0
-_MORE_TRIES = 8
-"""Of ranks that do not find each other under srun's pmi2. What MPICH announces of a rank is a buffer of fixed size, of
-which the rest is whatever lies behind it in memory; where that is not mostly zeros, a piece of it is longer than the
-1,024 bytes that Slurm reads of a request. Another start has another memory."""
+_MORE_TRIES = 4
+"""Of ranks that do not find each other under srun's pmi2 (``whorl.engines.mpi.beginning`` says why). Another start has
+another memory."""
 
 
 class BatchJob:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from whorl.errors import BadInputError, MissingExtraError
 
+START_S = 120.0
+"""By when all ranks must have begun."""
 INSTALL = "pip install 'whorl[mpi]'"
 DRIVER = "WHORL_MPI_DRIVER"
 """Set for the driver of ranks that a launcher has started: the descriptor of its line to rank 0, and their number."""

@@ -27,29 +27,42 @@ def be_a_rank(place: Place) -> int:
     """Serve the driver to its end; returns the exit code, which is the driver's at rank 0."""
     require_mpi4py()
     os.environ.update({name: value for name, value in _own_settings(place).items() if name not in os.environ})
-    if place.rank:
-        from whorl.engines.mpi.rank import run_rank
+    driver = None if place.rank else _Driver(place)
+    from whorl.engines.mpi.beginning import initialise
 
-        run_rank(None, of_launcher=True)
-        return EXIT_DONE
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with theirs:
-        environ = without_launcher(dict(os.environ)) | {DRIVER: f"{theirs.fileno()}:{place.size}"}
-        driver = subprocess.Popen(
-            [sys.executable, "-m", "whorl", *sys.argv[1:]],
-            pass_fds=[theirs.fileno()],
-            env=environ,
-            start_new_session=True,  # what a launcher does to end its ranks must leave it time for a last word
-        )
+    initialise()  # before the rest of Whorl is imported
     from whorl.engines.mpi.rank import run_rank
 
-    run_rank(ours, forward_to=driver.pid)
-    ours.close()
-    try:
-        return driver.wait(_GOODBYE_S)
-    except subprocess.TimeoutExpired:
-        driver.kill()
-        return EXIT_FAILED
+    if driver is None:
+        run_rank(None, of_launcher=True)
+        return EXIT_DONE
+    run_rank(driver.line, forward_to=driver.pid)
+    return driver.wait()
+
+
+class _Driver:
+    """Started by rank 0."""
+
+    def __init__(self, place: Place) -> None:
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with theirs:
+            environ = without_launcher(dict(os.environ)) | {DRIVER: f"{theirs.fileno()}:{place.size}"}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "whorl", *sys.argv[1:]],
+                pass_fds=[theirs.fileno()],
+                env=environ,
+                start_new_session=True,  # what a launcher does to end its ranks must leave it time for a last word
+            )
+        self.pid = self._process.pid
+
+    def wait(self) -> int:
+        """Its exit code, after its last words."""
+        self.line.close()
+        try:
+            return self._process.wait(_GOODBYE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return EXIT_FAILED
 
 
 def _own_settings(place: Place) -> dict[str, str]:

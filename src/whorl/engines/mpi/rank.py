@@ -15,30 +15,23 @@ import time
 from types import FrameType
 from typing import Any, cast
 
-import mpi4py
-
-mpi4py.rc.initialize = False
-mpi4py.rc.finalize = False
-
-from mpi4py import MPI  # noqa: E402
-
-from whorl.engines.contract import Role, RoleSpec  # noqa: E402
-from whorl.engines.driving import Dismissed  # noqa: E402
-from whorl.engines.entries import begin_role, load_entry  # noqa: E402
-from whorl.engines.faults import forget_first_faults  # noqa: E402
-from whorl.engines.local.line import FrameSocket  # noqa: E402
-from whorl.engines.local.nursery import redirect_output, seed_global_generators  # noqa: E402
-from whorl.engines.local.rolemain import STARTING, describe_failure  # noqa: E402
-from whorl.engines.mpi.loop import BackOff, RankLine, RankLoop  # noqa: E402
-from whorl.engines.mpi.nodes import Nodes  # noqa: E402
-from whorl.engines.mpi.orders import EVERYBODY, START_S  # noqa: E402
-from whorl.engines.mpi.pages import RankClock, RankPage, open_page, private_page  # noqa: E402
-from whorl.engines.mpi.post import Post  # noqa: E402
-from whorl.engines.mpi.wiring import Comms, Wiring  # noqa: E402
-from whorl.engines.plain import plan_from_plain  # noqa: E402
-from whorl.engines.threads import thread_environ  # noqa: E402
-from whorl.engines.wire import decode_body, encode_body, envelope  # noqa: E402
-from whorl.envs.mpi_memory import initialise_nameless  # noqa: E402
+from whorl.engines.contract import Role, RoleSpec
+from whorl.engines.driving import Dismissed
+from whorl.engines.entries import begin_role, load_entry
+from whorl.engines.faults import forget_first_faults
+from whorl.engines.local.line import FrameSocket
+from whorl.engines.local.nursery import redirect_output, seed_global_generators
+from whorl.engines.local.rolemain import STARTING, describe_failure
+from whorl.engines.mpi.beginning import MPI, initialise
+from whorl.engines.mpi.loop import BackOff, RankLine, RankLoop
+from whorl.engines.mpi.nodes import Nodes
+from whorl.engines.mpi.orders import EVERYBODY
+from whorl.engines.mpi.pages import RankClock, RankPage, open_page, private_page
+from whorl.engines.mpi.post import Post
+from whorl.engines.mpi.wiring import Comms, Wiring
+from whorl.engines.plain import plan_from_plain
+from whorl.engines.threads import thread_environ
+from whorl.engines.wire import decode_body, encode_body, envelope
 
 GOODBYE_S = 3.0
 """Ranks that do not come to the end of a plan within this time are ended by MPI."""
@@ -272,18 +265,6 @@ def run_rank(driver: socket.socket | None, forward_to: int | None = None, *, of_
         MPI.Finalize()
     elif forward_to is None:
         os._exit(0)  # without a word to MPI, which would take it for an abort
-
-
-def initialise() -> None:
-    """MPI's beginning, once. A thread closes environments while we wait for it, hence serialised.
-
-    Ranks that do not find each other wait for ever in there; the driver has said so when this one ends itself."""
-    if MPI.Is_initialized():
-        return
-    with open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        faulthandler.dump_traceback_later(START_S + GOODBYE_S, exit=True, file=nowhere)
-        initialise_nameless(lambda: MPI.Init_thread(MPI.THREAD_SERIALIZED), MPI.COMM_WORLD.Barrier)
-        faulthandler.cancel_dump_traceback_later()
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from whorl.config.schema import EngineConfig
 from whorl.engines.contract import Message, Observer, Plan, RoleId
 from whorl.engines.members import Departure, log_paths
 from whorl.engines.mpi.causes import first_death
-from whorl.engines.mpi.orders import START_S
+from whorl.engines.mpi.finding import START_S
 from whorl.engines.mpi.pages import RankPage, create_pages, page_of
 from whorl.engines.mpi.placing import Told, plan_table
 from whorl.engines.mpi.seat import Seat

@@ -20,8 +20,8 @@ from typing import Any
 import whorl
 from whorl.engines.contract import SUPERVISOR, RoleId
 from whorl.engines.local.line import FrameSocket
-from whorl.engines.mpi.finding import DRIVER, Mpi
-from whorl.engines.mpi.orders import EVERYBODY, START_S
+from whorl.engines.mpi.finding import DRIVER, START_S, Mpi
+from whorl.engines.mpi.orders import EVERYBODY
 from whorl.engines.threads import thread_environ
 from whorl.engines.wire import Envelope, decode_body, encode_body, encode_frame, envelope
 from whorl.envs.launchers import without_launcher
