@@ -1,10 +1,12 @@
 """Frames between ranks. Rank 0 also passes on what the driver and the other ranks have to say to each other.
 
-Nothing here blocks: what MPI has not taken or brought yet is looked at again when the rank comes by.
+Nothing here blocks: what MPI has not taken or brought yet is looked at again when the rank comes by. Only for what the
+driver says to other ranks a moment is taken: the role of this one may be long in coming by.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +20,7 @@ from whorl.engines.mpi.requests import PeerLost, acknowledge, done, over, send
 from whorl.engines.wire import Envelope, FrameReader, encode_body, encode_frame, envelope
 
 _TAG = 0
+_SEE_OFF_S, _LOOK_EVERY_S = 0.05, 50e-6
 
 
 class Post:
@@ -74,8 +77,7 @@ class Post:
 
     def pump(self) -> None:
         """Take in what has come, pass on what is for others."""
-        while self._sending and over(self._sending[0][0]):
-            self._sending.popleft()
+        self._forget_sent()
         while (found := self._probe(status := MPI.Status())) is not None:
             buffer = bytearray(status.Get_count(MPI.BYTE))
             self._arriving.append((found.Irecv([buffer, MPI.BYTE]), buffer))
@@ -89,8 +91,23 @@ class Post:
                 self._take(bytes(self._arriving.popleft()[1]))
         if self._driver is not None:
             self._driver.flush()
-            for head, body in self._driver.receive():
-                self._route(head, body, encode_frame(head, body))
+            if said := self._driver.receive():
+                for head, body in said:
+                    self._route(head, body, encode_frame(head, body))
+                self._see_off()
+
+    def _see_off(self) -> None:
+        """MPI takes so many messages at a time (MPICH 64 among the ranks of a node), and moves none while the role of
+        this rank is busy."""
+        end = time.monotonic() + _SEE_OFF_S
+        while self._forget_sent() and time.monotonic() < end:
+            time.sleep(_LOOK_EVERY_S)
+
+    def _forget_sent(self) -> bool:
+        """True while something is still on its way."""
+        while self._sending and over(self._sending[0][0]):
+            self._sending.popleft()
+        return bool(self._sending)
 
     def _probe(self, status: MPI.Status) -> MPI.Message | None:
         try:
