@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -145,6 +146,16 @@ def test_a_private_cluster_listens_on_loopback_alone_and_dies_with_its_driver(tm
     sockets = [link for child in family for link in child.net_connections("tcp") if link.status == "LISTEN"]
     assert len(sockets) >= 4  # the head, its node, workers
     assert {socket.laddr.ip.removeprefix("::ffff:") for socket in sockets} == {"127.0.0.1"}
+    of_ray = [child.environ() for child in family if child.name() == "raylet" or "gcs_server" in child.name()]
+    assert len(of_ray) == 2
+    for environ in of_ray:
+        assert (environ["RAY_AUTH_MODE"], environ["RAY_USAGE_STATS_ENABLED"]) == ("token", "0")
+        assert stat.S_IMODE(Path(environ["RAY_AUTH_TOKEN_PATH"]).stat().st_mode) == 0o600
+        assert "RAY_AUTH_TOKEN" not in environ, "the token can be read in the environment of processes"
+    folder = Path(of_ray[0]["RAY_AUTH_TOKEN_PATH"]).parent
+    paths = {link.laddr for child in family for link in child.net_connections("unix") if "raylet" in str(link.laddr)}
+    assert paths
+    assert all(path.startswith(str(folder)) and len(path) <= 107 for path in paths)
     driver.kill()
     driver.wait()
     driver.stdout.close()

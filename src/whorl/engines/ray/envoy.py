@@ -59,6 +59,7 @@ class Envoy(Emissary):
 
         unit, generation = order["unit"], order["generation"]
         options = {"num_cpus": order["cpus"], "num_gpus": order["gpus"], "resources": order["resources"] or None}
+        options["enable_task_events"] = False  # nobody reads what Ray would write down of every message
         if order["placement"] == "spread":
             options["scheduling_strategy"] = "SPREAD"
         actor: Any = ray.remote(Station)

@@ -93,7 +93,10 @@ def _start(slots: int) -> Iterator[tuple[Any, str]]:
     pids = set()
     for begin in range(0, slots, AT_ONCE):
         count = min(AT_ONCE, slots - begin)
-        some = [actor.options(num_cpus=1, scheduling_strategy="SPREAD").remote() for _ in range(count)]
+        some = [
+            actor.options(num_cpus=1, scheduling_strategy="SPREAD", enable_task_events=False).remote()
+            for _ in range(count)
+        ]
         for probe, (node, address, pid) in zip(some, ray.get([probe.where.remote() for probe in some]), strict=True):
             pids.add((node, pid))
             yield probe, names.setdefault(node, f"node {len(names)} ({address})")
