@@ -88,7 +88,7 @@ def test_bytes_trickled_cut_short_and_reset_are_no_matter(serve: Serve) -> None:
     assert served.counts["performed"] == len(actions) + 1
 
 
-@pytest.mark.parametrize("cut_s", [1.5, pytest.param(5, marks=pytest.mark.verify)])
+@pytest.mark.parametrize("cut_s", [1.5, *(pytest.param(cut_s, marks=pytest.mark.verify) for cut_s in (5, 60))])
 def test_cut_off_for_a_while_it_goes_on_where_it_was(serve: Serve, cut_s: float) -> None:
     served, spec = serve("CartPole-v1", bind=LOOPBACK), spec_of("CartPole-v1")
     actions = actions_of(spec, 20, 3)

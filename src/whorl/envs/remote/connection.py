@@ -34,7 +34,7 @@ from whorl.envs.remote.messages import (
 from whorl.errors import EnvironmentFault
 from whorl.types import Arrays
 
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 KEYS_VARIABLE = "WHORL_KEYS"
 _FIRST_ATTEMPT_S, _LONGEST_ATTEMPT_S = 2.0, 15.0
 _BUSY_PAUSE_S = 0.2
