@@ -21,6 +21,7 @@ from whorl.envs.library.process.guard import Guard
 TAG = "WHORL_SCRATCH"
 """The variable that tells a program its folder; by it, children that left the process group are found."""
 
+_EXEC_LOOKS, _EXEC_S = 5, 0.002
 _KEPT_BYTES = 16 * 1024
 _SHOWN_CHARACTERS = 160
 _CHUNK = 64 * 1024
@@ -204,8 +205,22 @@ class Program:
 def kill_tagged(folder: str) -> None:
     """End processes that left their group but still carry the folder of the episode in their environment."""
     tag = f"{TAG}={folder}\0".encode()
-    for name in os.listdir("/proc"):  # noqa: PTH208  (this and open: it is done after every episode)
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb", buffering=0) as environ:  # noqa: PTH123
-                if tag in environ.readall() + b"\0":
-                    os.kill(int(name), signal.SIGKILL)
+    names = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  (it is done after every episode)
+    for _ in range(_EXEC_LOOKS):
+        names = [name for name in names if _end_if_tagged(name, tag)]
+        if not names:
+            return
+        time.sleep(_EXEC_S)
+
+
+def _end_if_tagged(name: str, tag: bytes) -> bool:
+    """True for one to be looked at again: while it becomes another program, a process has no environment."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{name}/environ", "rb", buffering=0) as environ:  # noqa: PTH123
+            found = environ.readall()
+        if not found:
+            os.readlink(f"/proc/{name}/exe")  # noqa: PTH115  (threads of the kernel and the dead have none)
+            return True
+        if tag in found + b"\0":
+            os.kill(int(name), signal.SIGKILL)
+    return False
