@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 TRAIN = ("train", "ppo", "CartPole-v1")
@@ -119,3 +124,20 @@ def test_bad_files_are_refused_in_one_line(whorl, calls, tmp_path, content, expe
 def test_a_directory_is_refused_with_its_config(whorl, calls, tmp_path):
     (tmp_path / "config.toml").write_text("")
     assert f"did you mean {tmp_path / 'config.toml'}?" in refused(whorl("train", str(tmp_path)), calls)
+
+
+def test_an_environment_package_that_is_broken_is_named_in_one_line(tmp_path: Path) -> None:
+    about = tmp_path / "broken-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[whorl.envs]\nbroken = nowhere:register\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    ended = subprocess.run(
+        [sys.executable, "-m", "whorl", "list", "envs"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0
+    assert ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith("whorl: warning: entry point broken = nowhere:register failed: ModuleNotFoundError")

@@ -57,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     if arguments is None:
         _find_modules_here()
+        _warn_in_one_line()
         return _leave(main(sys.argv[1:]))
     arguments = list(arguments)
     # Before numpy is imported: one thread for its small products, as every process of the local engine has.
@@ -105,6 +106,22 @@ def _find_modules_here() -> None:
         here = os.getcwd()  # noqa: PTH109 (pathlib would slow down --help)
         if here not in sys.path and "" not in sys.path:
             sys.path.append(here)
+
+
+def _warn_in_one_line() -> None:
+    """What Whorl itself warns of; a place in its source says nothing to its user."""
+    import warnings
+
+    usual, own = warnings.formatwarning, os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+
+    def told(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if filename.startswith(own):
+            return f"whorl: warning: {message}\n"
+        return usual(message, category, filename, lineno, line)
+
+    warnings.formatwarning = told
 
 
 def _dispatch(arguments: list[str]) -> int:
