@@ -22,11 +22,9 @@ SPARE_DESCRIPTORS = 8  # a first import may keep a file or two open; a leak in a
 GRACE_S = float(os.environ.get("WHORL_TEST_GRACE_S", "2"))
 KEPT: set[int] = set()
 """Children that the tests of a session share."""
+EXEC_LOOKS = 5
 PROC = Path("/proc")
 SHM = Path("/dev/shm")
-MPI_GRACE_S = 40.0
-"""For names of MPI's memory: they may be those of another test that runs beside this one, whose ranks ended while MPI
-came up; the next start of that job takes them away."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,8 @@ class Snapshot:
     def leaks(self) -> tuple[list[str], list[int]]:
         """What is there now and was not then, in words, and the processes among it. Waits a little for the tardy."""
         words, pids = self._look()
-        began = time.monotonic()
-        while words and time.monotonic() - began < (MPI_GRACE_S if _is_all_of_mpi(words) else GRACE_S):
+        deadline = time.monotonic() + GRACE_S
+        while words and time.monotonic() < deadline:
             gc.collect()
             time.sleep(0.02)
             words, pids = self._look()
@@ -78,10 +76,6 @@ class Snapshot:
         return words, ours
 
 
-def _is_all_of_mpi(words: list[str]) -> bool:
-    return all(word.startswith(f"shared memory {SHM}/mpich_") for word in words)
-
-
 def end(pids: list[int]) -> None:
     """Kill what a test left, so that the next test is not blamed for it."""
     for pid in pids:
@@ -104,9 +98,28 @@ def _our_processes(candidates: frozenset[str]) -> list[int]:
             continue
         with contextlib.suppress(OSError):
             parent = int((PROC / name / "stat").read_bytes().rpartition(b")")[2].split()[1])
-            if parent == os.getpid() or tag in (PROC / name / "environ").read_bytes().split(b"\0"):
+            if parent == os.getpid() or tag in environ_of(name).split(b"\0"):
                 found.append(int(name))
     return sorted(found)
+
+
+def environ_of(pid: str) -> bytes:
+    """A process that is just becoming another program has none, for a moment; threads of the kernel and the dead, who
+    never have any, have no program either."""
+    for _ in range(EXEC_LOOKS):
+        if found := (PROC / pid / "environ").read_bytes():
+            return found
+        (PROC / pid / "exe").readlink()
+        time.sleep(0.002)
+    return b""
+
+
+def has_ended(pid: int) -> bool:
+    """Also an orphan whose exit code nobody has asked for yet."""
+    try:
+        return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
 
 
 def _describe(pid: int) -> str:

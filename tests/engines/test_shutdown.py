@@ -12,18 +12,15 @@ from pathlib import Path
 
 import psutil
 
+from leakcheck import has_ended
 from whorl.engines.contract import Plan, RoleId, RoleSpec
 
 ACTOR = RoleId("actor", 0)
 
 
-def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 def wait_until_gone(pids: list[int], timeout_s: float) -> float:
     started = time.monotonic()
-    while time.monotonic() - started < timeout_s and not all(gone(pid) for pid in pids):
+    while time.monotonic() - started < timeout_s and not all(has_ended(pid) for pid in pids):
         time.sleep(0.02)
     return time.monotonic() - started
 
@@ -34,7 +31,7 @@ def test_a_role_that_ignores_sigterm_is_killed_in_bounded_time(launch, recorder)
     started = time.monotonic()
     cluster.close()
     assert 1.5 < time.monotonic() - started < 4.0
-    assert gone(recorder.bodies("up")[0]["pid"])
+    assert has_ended(recorder.bodies("up")[0]["pid"])
 
 
 def test_a_stopped_role_ends_at_once(launch, recorder):
@@ -114,4 +111,4 @@ def test_kill_the_driver_and_everybody_is_gone(tmp_path: Path):
         driver.kill()
         driver.wait()
         assert wait_until_gone(pids, 5.0) < 5.0
-    assert all(gone(pid) for pid in pids)
+    assert all(has_ended(pid) for pid in pids)

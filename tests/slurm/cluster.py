@@ -260,6 +260,14 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
         self._daemons[node].wait()
         self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
 
+    def strike(self) -> None:
+        """Everything that jobs run is killed at once, as by a limit that nobody warned of: all are frozen before the
+        first is killed, so that none can act on another's end."""
+        for number in (signal.SIGSTOP, signal.SIGSTOP, signal.SIGKILL):  # twice: who was just being started
+            for pid in [pid for node in self.nodes for pid in processes_of(node)]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
     def end(self) -> None:
         """End every daemon, by its pid, the controller last but munged."""
         if "slurmctld" in self._daemons:
@@ -283,8 +291,8 @@ def processes_of(node: str) -> list[int]:
     mark = f"SLURMD_NODENAME={node}".encode()
     found = []
     for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and mark in leakcheck.environ_of(entry.name).split(b"\0"):
                 found.append(int(entry.name))
     return found
 

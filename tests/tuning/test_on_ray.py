@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from leakcheck import has_ended
 from whorl.errors import ConfigError
 from whorl.tuning.ray import RayExecutor
 from whorl.tuning.report import read_result
@@ -87,7 +88,7 @@ def test_a_trial_whose_place_is_lost_goes_on_in_another(on_ray, write, begin, tm
     first = places(study)["0000"]
     os.kill(first[1], signal.SIGKILL)
     wait_for(lambda: places(study)["0000"] != first, 90)
-    assert not psutil.pid_exists(first[0])
+    assert has_ended(first[0])
     (tmp_path / "go").touch()
     _, err = driver.communicate(timeout=60)
     assert (driver.returncode, err) == (0, "")
