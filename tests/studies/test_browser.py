@@ -14,7 +14,7 @@ import pytest
 from .conftest import Study
 
 CHROMIUM = shutil.which("chromium")
-SIZES = {"laptop": (1280, 800), "phone": (360, 740)}
+SIZES = {"laptop": (1280, 800), "phone": (390, 844), "small phone": (360, 740)}
 
 if not os.environ.get("CI"):
     pytest.importorskip("playwright", reason="playwright is not installed")
@@ -44,11 +44,15 @@ def test_a_report_asks_nothing_of_the_network_and_fits_every_screen(whorl_study:
             assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
             assert failed == []
             assert said == []
-            overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            overflow = "document.documentElement.scrollWidth - window.innerWidth"
             assert page.evaluate(overflow) <= 0, f"runs over the edge of a {name}"
             images = page.evaluate("[...document.images].map(image => image.complete && image.naturalWidth > 300)")
             assert images
             assert all(images)
+            sized = "[...document.images].map(image => image.currentSrc == image.src)"
+            assert all(is_wide == (width > 600) for is_wide in page.evaluate(sized)), "phones get the form for them"
+            loose = "[...document.querySelectorAll('table')].every(table => table.closest('.wide'))"
+            assert page.evaluate(loose), "a wide table scrolls by itself"
             page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
             assert page.evaluate(overflow) <= 0, f"opened commands run over the edge of a {name}"
             page.screenshot(path=str(tmp_path / f"{name}.png"), full_page=True)

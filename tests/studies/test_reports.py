@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import product
+import io
+from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
 
+from whorl.runs.plot import figure_class
 from whorl.studies.catalogue import windows
 from whorl.studies.contract import SCALES
 from whorl.studies.durations import MINUTES, expected_s, roughly
-from whorl.studies.figures import Bars, Curves
+from whorl.studies.figures import DPI, NARROW, Bars, Curves, Lines
 from whorl.studies.findings import FEWEST_SEEDS
 from whorl.studies.published import redundant_share
 from whorl.studies.registry import NAMES, get_study
@@ -43,7 +46,7 @@ def test_every_finding_rests_on_enough_seeds_and_counts_nothing_else_as_one(name
         assert most >= FEWEST_SEEDS or scale == "paper", "small scale carries findings"
     for figure in made.figures:
         assert max(figure.counts()) <= most, figure.name
-        assert figure.x or isinstance(figure, Bars), "a bar's name says what it is"
+        assert figure.x
         assert figure.y
         assert figure.caption.endswith(".")
 
@@ -88,14 +91,55 @@ def test_all_studies_fit_into_their_time() -> None:
     assert expected_s(vtrace, "paper", 4) is None
 
 
+FACTS = {"whorl": "1", "commit": "abc", "date": "2026-11-18", "cpu": "a processor", "cpus": 2}
+
+
+@pytest.mark.parametrize(("commit", "told"), [("abc", False), ("def", True)])
+def test_a_report_says_of_cells_that_another_commit_has_run(tmp_path: Path, commit: str, told: bool) -> None:
+    study = get_study("vtrace")
+    results = fake_results(study, "small")
+    cells = [replace(one, origin=f"commit {commit} on a processor, 2 CPUs") for one in results.cells]
+    write_report(tmp_path, study, "small", "inline", study.report(results), cells, [], FACTS)
+    assert (f"<li>commit {commit} on a processor" in (tmp_path / "report.html").read_text()) is told
+
+
 def test_a_picture_has_a_form_for_phones_and_says_its_seeds(tmp_path: Path) -> None:
     study = get_study("vtrace")
     results = fake_results(study, "small")
-    facts = {"whorl": "1", "commit": "abc", "date": "2026-11-18"}
-    write_report(tmp_path, study, "small", "inline", study.report(results), results.cells, [], facts)
+    write_report(tmp_path, study, "small", "inline", study.report(results), results.cells, [], FACTS)
     page = (tmp_path / "report.html").read_text()
     assert page.count("<source media=") == page.count("<img ") > 0
     assert "10 seeds, every one of them shown." in page
     lines = [([0.0, 1.0], [0.0, 1.0])] * 2
     uneven = Curves(name="n", title="t", caption="c.", x="x", y="y", groups={"a": lines, "b": lines[:1]})  # type: ignore[dict-item]
     assert uneven.seeds == "1 to 2 seeds"
+
+
+def test_many_names_make_a_picture_higher_and_do_not_lie_on_each_other() -> None:
+    few, many = (
+        Lines(
+            name="n",
+            title="t",
+            caption="c.",
+            x="x",
+            y="y",
+            groups={f"series number {i}": {1.0: [1.0]} for i in range(n)},
+        )
+        for n in (2, 13)
+    )
+    heights = [_height(figure.png(NARROW)) for figure in (few, many)]
+    assert heights[1] > heights[0] * 1.1
+    names = [f"agent {number}, workflow" for number in range(20)]
+    bars = Bars(name="n", title="t", caption="c.", x="x", y="y", groups={name: [1.0] for name in names})
+    figure = figure_class()(figsize=NARROW, dpi=DPI, layout="constrained")
+    axes = figure.subplots()
+    bars.draw(axes)
+    figure.savefig(io.BytesIO(), format="png")
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert len(boxes) == len(names)
+    assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
+
+
+def _height(png: bytes) -> int:
+    """Of a picture, as its first chunk says."""
+    return int.from_bytes(png[20:24], "big")

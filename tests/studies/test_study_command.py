@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from whorl.studies.registry import NAMES
+from whorl.studies.registry import NAMES, get_study
 
 from .conftest import Begin, Study
 
@@ -145,9 +145,12 @@ def test_studies_are_listed(whorl_study: Study) -> None:
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "windows"])
-def test_a_study_runs_at_smoke_scale(whorl_study: Study, tmp_path: Path, name: str) -> None:
-    code, _, err = whorl_study(name, "--study-dir", "here")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("name", "engine"), [(name, engine) for name in NAMES for engine in get_study(name).engines])
+def test_a_study_runs_at_smoke_scale_on_the_engines_it_names(
+    whorl_study: Study, tmp_path: Path, name: str, engine: str
+) -> None:
+    code, _, err = whorl_study(name, "--engine", engine, "--study-dir", "here")
     if code == 2 and "not installed" in err:
         pytest.skip(err.strip())
     assert code == 0, err

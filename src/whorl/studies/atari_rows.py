@@ -16,7 +16,9 @@ def training_of(row: Row, game: str, engine: str, *, rows: int | None = None) ->
         "envs-per-actor": row.envs_per_worker,
         "cpus-per-actor": row.cpus_per_worker,
     }
-    if row.gpus:
+    if row.gpus_per_worker:
+        options["gpus-per-actor"] = row.gpus_per_worker
+    if row.learner_gpus:
         options["device"] = "cuda"
     length = row.fragment or rows
     settings: dict[str, Any] = {} if length is None else {"agent.rows": length}

@@ -136,6 +136,8 @@ class Study:
     """The engine of ``paper`` scale, where it is another than the default."""
     paper_needs: tuple[str, ...] = ()
     """Further extras that ``paper`` scale needs."""
+    paper_notes: tuple[str, ...] = ()
+    """What of the published configuration no command says; the dry run does."""
 
     def engine_for(self, scale: Scale) -> str:
         """Where no other is asked for."""

@@ -10,26 +10,26 @@ from whorl.studies.contract import Scale, Study
 CORES = 2
 """Of the machine these times are for: a virtual one with two cores of an AMD EPYC, otherwise quiet."""
 MINUTES: dict[str, tuple[float, float]] = {
-    "vtrace": (0.3, 1.5),
-    "priorities": (0.3, 2.0),
-    "windows": (0.2, 5.0),
-    "workflows": (1.0, 9.0),
-    "learners": (1.0, 13.0),
-    "data-generation": (0.3, 1.5),
-    "elastic": (0.8, 7.0),
-    "seed-inference": (0.8, 6.0),
-    "resources": (1.0, 8.0),
-    "agents": (1.0, 8.0),
-    "tasks": (0.5, 6.0),
-    "data-parallel": (0.5, 5.0),
-    "node-shape": (0.6, 6.0),
-    "scaling": (1.0, 11.0),
-    "atari-throughput": (1.8, 9.0),
-    "platforms": (0.8, 6.0),
-    "tune": (0.5, 4.0),
-    "tetris": (0.8, 6.0),
+    "vtrace": (0.1, 0.7),
+    "priorities": (0.2, 2.1),
+    "windows": (0.1, 4.0),
+    "workflows": (0.6, 7.0),
+    "learners": (0.3, 7.5),
+    "data-generation": (0.1, 0.2),
+    "elastic": (0.6, 5.9),
+    "seed-inference": (0.3, 1.8),
+    "resources": (0.3, 1.8),
+    "agents": (0.3, 3.0),
+    "tasks": (0.3, 4.7),
+    "data-parallel": (0.2, 1.2),
+    "node-shape": (0.3, 2.8),
+    "scaling": (0.5, 6.1),
+    "atari-throughput": (0.9, 3.3),
+    "platforms": (0.4, 3.2),
+    "tune": (0.2, 1.1),
+    "tetris": (0.3, 4.6),
 }
-"""At smoke and at small scale."""
+"""At smoke and at small scale, as measured there."""
 _PLACES: dict[Scale, int] = {"smoke": 0, "small": 1}
 
 

@@ -20,10 +20,18 @@ from whorl.types import Array
 COLOURS = ("#2266cc", "#d9541e", "#2a9d5c", "#8e44ad", "#c9a227", "#17a2b8", "#c2185b", "#5d6d7e", "#111111", "#996633")
 _PUBLISHED = "#cc0066"
 _POINTS = 200
+DPI, POINTS_PER_INCH = 140, 72.0
 MOST_MARKS = 6
 """On an axis: as many places as were measured, if these are few."""
+BAR_NAMES_PT, LEGEND_PT = 9.0, 9.0
+LETTER = 0.53
+"""How wide one is, on average, as a share of its size."""
+CLOSE_BARS_PT = 26.0
+"""Where a bar has less room, slanted names would lie on each other: they stand upright."""
 FEW_BARS = 4
 """Their names fit below them, in several lines."""
+LEGEND_ROWS = 3
+"""So many fit below a picture of the usual height; more make it higher, and not its axes smaller."""
 WIDE, NARROW = (7.6, 4.6), (4.0, 4.4)
 """Inches: for laptops, and for phones, on which the letters of a wide one are too small to read."""
 
@@ -76,7 +84,7 @@ class Figure:
     def png(self, size: tuple[float, float] = WIDE) -> bytes:
         """The picture, so many inches wide and high. It says by itself how many seeds there are and what is emulated:
         pictures get copied."""
-        figure = figure_class()(figsize=size, dpi=140, layout="constrained")
+        figure = figure_class()(figsize=size, dpi=DPI, layout="constrained")
         axes = figure.subplots()
         axes.set_axisbelow(True)
         axes.grid(True, color="#e2e2e2", linewidth=0.7)
@@ -92,11 +100,14 @@ class Figure:
         labels = axes.get_legend_handles_labels()[1]
         if labels:
             # Below the axes: inside, it would lie on what it explains.
-            columns = max(1, min(len(labels), int(size[0] * 11) // (4 + max(map(len, labels)))))
-            figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=columns)
+            entry_pt = LEGEND_PT * (4.8 + LETTER * max(map(len, labels)))  # its line, the spaces, its name
+            columns = max(1, min(len(labels), int(POINTS_PER_INCH * size[0] / entry_pt)))
+            more = max(0, -(-len(labels) // columns) - LEGEND_ROWS)
+            figure.set_figheight(figure.get_figheight() + more * 1.5 * LEGEND_PT / POINTS_PER_INCH)
+            figure.legend(frameon=False, fontsize=LEGEND_PT, loc="outside lower center", ncols=columns)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png")
-        return buffer.getvalue()
+        return _with_palette(buffer)
 
     def embedded(self, size: tuple[float, float] = WIDE) -> str:
         """The picture as an address that holds it."""
@@ -168,10 +179,7 @@ class Bars(Figure):
                     self.published[name], place - 0.38, place + 0.38, color=_PUBLISHED, linewidth=2.0, linestyle="--",
                     label=label,
                 )  # fmt: skip
-        if len(known) <= FEW_BARS:
-            axes.set_xticks(range(len(known)), [fill(name, 14) for name in known], fontsize=8)
-        else:
-            axes.set_xticks(range(len(known)), known, fontsize=8, rotation=30, ha="right")
+        _name_bars(axes, list(known))
         axes.grid(False, axis="x")
 
 
@@ -185,6 +193,7 @@ class Lines(Figure):
     theory: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     """What follows from a formula or a fit."""
     log_x: bool = False
+    log_y: bool = False
     header: ClassVar[Sequence[str]] = ("group", "x", "seed number", "value")
 
     def rows(self) -> Iterator[Row]:
@@ -206,18 +215,45 @@ class Lines(Figure):
                 axes.plot([x] * len(values), values, "o", color=colour, markersize=3.5)
                 if len(values) > 1:
                     axes.vlines(x, one.low, one.high, color=colour, linewidth=3.0, alpha=0.4)
-        for name, points in self.theory.items():
-            axes.plot(*zip(*points, strict=True), ":", color="#555555", linewidth=1.5, label=name)
+        for (name, points), style in zip(self.theory.items(), _endless((":", "--", "-.")), strict=False):
+            axes.plot(*zip(*points, strict=True), style, color="#555555", linewidth=1.5, label=name)
         for name, points in self.published.items():
             axes.plot(*zip(*points, strict=True), "D", color=_PUBLISHED, markersize=6, label=f"published: {name}")
         marks = sorted({x for group in self.groups.values() for x in group})
         if self.log_x:
             axes.set_xscale("log", base=2)
+        if self.log_y:
+            axes.set_yscale("log", base=2)
+            axes.yaxis.set_major_formatter("{x:g}")
         if self.log_x or len(marks) <= MOST_MARKS:
             axes.set_xticks(marks, [f"{x:g}" for x in marks])
             axes.minorticks_off()
 
 
-def _endless(colours: Sequence[str]) -> Iterator[str]:
+def _name_bars(axes: Any, names: Sequence[str]) -> None:
+    """Below their bars: in several lines, slanted or upright, as there is room."""
+    room_pt = POINTS_PER_INCH * (axes.figure.get_figwidth() - 0.8) / max(1, len(names))
+    places = range(len(names))
+    if len(names) <= FEW_BARS:
+        letters = max(6, int(room_pt / (LETTER * BAR_NAMES_PT)))
+        lines = [fill(name, letters, break_long_words=False) for name in names]
+        axes.set_xticks(places, lines, fontsize=BAR_NAMES_PT)
+    elif room_pt >= CLOSE_BARS_PT:
+        axes.set_xticks(places, names, fontsize=BAR_NAMES_PT, rotation=30, ha="right", rotation_mode="anchor")
+    else:
+        axes.set_xticks(places, names, fontsize=BAR_NAMES_PT, rotation=90)
+
+
+def _endless(styles: Sequence[str]) -> Iterator[str]:
     while True:
-        yield from colours
+        yield from styles
+
+
+def _with_palette(png: io.BytesIO) -> bytes:
+    """A third of the size: few of its colours differ by more than an eye can tell."""
+    from PIL import Image
+
+    small = io.BytesIO()
+    with Image.open(png) as picture:
+        picture.convert("RGB").quantize(255, dither=Image.Dither.NONE).save(small, "png", optimize=True)
+    return small.getvalue()

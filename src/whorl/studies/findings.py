@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ from typing import Literal
 from whorl.runs.files import write_atomic
 from whorl.runs.status import counted
 from whorl.studies.contract import Scale
-from whorl.studies.stats import Estimate
+from whorl.studies.stats import Estimate, estimate
 
 FEWEST_SEEDS = 3
 
@@ -49,7 +49,7 @@ class Finding:
         if self.measured is None or self.interval is None:
             return "not measured"
         low, high = self.interval
-        return f"{_number(self.measured)} [{_number(low)}, {_number(high)}] {self.unit}".strip()
+        return f"{plain_number(self.measured)} [{plain_number(low)}, {plain_number(high)}] {self.unit}".strip()
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Expectation:
 
     def text(self, unit: str) -> str:
         """For people."""
-        return f"{self.kind} {_number(self.border)} {unit}".strip()
+        return f"{self.kind} {plain_number(self.border)} {unit}".strip()
 
     def state(self, found: Estimate) -> Literal["as expected", "the contrary", "undecided"]:
         """Of an interval that rests on enough seeds."""
@@ -116,8 +116,8 @@ def judge(
     elif state == "the contrary":
         text = f"The contrary was found. {otherwise}".strip()
     else:
-        both = f" and {_number(rather_than)}" if equals is not None else ""
-        text = f"Undecided: the interval holds {_number(expectation.border)}{both}. {otherwise}".strip()
+        both = f" and {plain_number(rather_than)}" if equals is not None else ""
+        text = f"Undecided: the interval holds {plain_number(expectation.border)}{both}. {otherwise}".strip()
     interval = (found.low, found.high)
     verdict: Literal["yes", "no"] = "yes" if state == "as expected" else "no"
     return Finding(name, claim, expected, published, found.value, interval, unit, found.seeds, verdict, state, text)
@@ -136,6 +136,12 @@ def _expectation(
     return Expectation("equal to", equals, rather_than)
 
 
+def side_by_side(groups: Mapping[str, Sequence[float]]) -> str:
+    """``queue 93.2; seed 96``: what each group came to (interquartile means), for captions."""
+    known = (f"{name} {plain_number(estimate(values).value)}" for name, values in groups.items() if values)
+    return "; ".join(known) or "nothing was measured"
+
+
 def write_findings(
     path: Path, study: str, scale: Scale, engine: str, findings: Sequence[Finding], took_s: float = 0.0
 ) -> None:
@@ -152,5 +158,6 @@ def write_findings(
     write_atomic(path, json.dumps(plain, indent=1).encode() + b"\n")
 
 
-def _number(value: float) -> str:
+def plain_number(value: float) -> str:
+    """Three digits, or all of them before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from whorl.studies.contract import Machine
+
 RAY = "Ray and RLlib on Cray XC"
 EXARL = "EXARL for scientific control"
 TETRIS = "parallel PPO for Tetris"
@@ -30,22 +32,28 @@ class Row:
     """Rows of a trajectory; 0: not given."""
     batch: int = 0
     """Env steps of an update (of Ape-X: drawn from its memory); 0: not given."""
-    gpus: int = 0
-    """Of the learner."""
+    learner_gpus: int = 0
+    """0: not given."""
+    gpus_per_worker: int = 0
+    """0: not given."""
 
 
 TABLE_I = (
-    Row("impala", workers=32, envs_per_worker=5, cpus_per_worker=1, fragment=50, batch=500, gpus=1),
-    Row("apex", workers=16, envs_per_worker=8, cpus_per_worker=8, fragment=20, batch=512),
+    Row("impala", workers=32, envs_per_worker=5, cpus_per_worker=1, fragment=50, batch=500, learner_gpus=1),
+    Row("apex", workers=16, envs_per_worker=8, cpus_per_worker=8, fragment=20, batch=512, learner_gpus=1),
 )
 """IMPALA and Ape-X on four games, 10 M steps."""
+TABLE_I_CPUS, TABLE_I_PROCESSORS, TABLE_I_GPUS = 36, "36 Xeon cores", "P100"
+"""Of a node."""
+TABLE_I_IMPALA_NODES = 2
+"""The text gives it, and none for Ape-X."""
 TABLE_I_MINUTES = {"impala": 30.0, "apex": 60.0}
 """Under 30 minutes, and about an hour with a higher reward."""
 
 
 @dataclass(frozen=True)
 class Platform:
-    """A result of Table II: Qbert, 10 M steps, 7 workers x 9 environments."""
+    """A result of Fig. 6: Qbert, 10 M steps, laid out as in Table II."""
 
     platform: str
     agent: str
@@ -53,7 +61,12 @@ class Platform:
     minutes: float
 
 
-TABLE_II = tuple(Row(agent, 7, 9, 1, fragment=100, batch=7000) for agent in ("a2c", "ppo"))
+TABLE_II = tuple(
+    Row(agent, 7, 9, cpus_per_worker=9, fragment=100, batch=7000, learner_gpus=1, gpus_per_worker=1)
+    for agent in ("a2c", "ppo")
+)
+"""The same on both platforms: "1 GPU to head and 7 to workers". The caption names PPO alone."""
+TABLE_II_CS, TABLE_II_XC = Machine(nodes=1, cpus=72, gpus=8), Machine(nodes=8, cpus=36, gpus=1)
 TABLE_II_RESULTS = (
     Platform("CS: one node with 8 GPUs", "a2c", 15_101, 95 + 54 / 60),
     Platform("CS: one node with 8 GPUs", "ppo", 12_775, 144 + 15 / 60),
@@ -66,7 +79,7 @@ TABLE_III = tuple(
 )
 """One node, workers x CPUs of each; SpaceInvaders. 16 and 8 workers alike, 1 worker slowest (Fig. 8)."""
 TABLE_IV = tuple(
-    Row(agent, workers, envs_per_worker=cpus, cpus_per_worker=cpus, batch=32_000)
+    Row(agent, workers, envs_per_worker=cpus, cpus_per_worker=cpus, batch=32_000, gpus_per_worker=1)
     for agent in ("ppo", "a2c")
     for workers, cpus in ((1, 36), (2, 36), (4, 36), (8, 36), (16, 20))
 )
@@ -77,6 +90,7 @@ TASKS_REMOTE_S, TASKS_LOCAL_S = 1.0508, 72.07
 """72 tasks of one second on 72 CPUs of two nodes, and one after the other."""
 
 ELASTIC_WORKERS = (128, 64, 32)
+ELASTIC_PHASES = (2_000_000, 5_000_000, 5_000_000)
 ELASTIC_MINUTES = (15.0, 24.0, 44.0)
 """Fig. 3: PPO on Qbert, resized by checkpoint and restart."""
 

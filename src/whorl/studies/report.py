@@ -13,6 +13,7 @@ from whorl.runs.status import counted, duration
 from whorl.studies.contract import Report, Scale, Study, Table
 from whorl.studies.figures import NARROW, Figure
 from whorl.studies.findings import Finding, write_findings
+from whorl.studies.machine import origin_of
 from whorl.studies.results import CellResult
 from whorl.studies.running import Failure
 
@@ -71,8 +72,8 @@ def write_report(
         *_failed(failures),
         *_rows(done),
         "<h2>Machine and versions</h2>",
-        *_origins(done),
-        _plain_table(("", ""), [(name.replace("_", " "), str(value)) for name, value in facts.items()]),
+        *_origins(done, origin_of(facts)),
+        _facts(facts),
     ]
     write_atomic(path / "report.html", page(study.title, parts).encode())
 
@@ -121,6 +122,15 @@ def _plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def _facts(facts: dict[str, Any]) -> str:
+    """Names and values, all of them as text: versions are no numbers to be set below each other."""
+    rows = "".join(
+        f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{escape(str(value))}</td></tr>"
+        for name, value in facts.items()
+    )
+    return f'<div class="wide"><table>{rows}</table></div>'
+
+
 def _cell(text: str) -> str:
     is_number = text.strip(" %x").replace(",", "").replace(".", "").replace("-", "").isdigit()
     return f"<td{' class=number' if is_number else ''}>{escape(text)}</td>"
@@ -133,13 +143,13 @@ def _failed(failures: Sequence[Failure]) -> list[str]:
     return [f"<h2>What failed</h2><ul>{items}</ul>"]
 
 
-def _origins(done: Sequence[CellResult]) -> list[str]:
-    """Where cells were run, if not all of them here and now."""
+def _origins(done: Sequence[CellResult], here: str) -> list[str]:
+    """Where cells were run, if not all of them with what has written the report."""
     counts = Counter(one.origin for one in done if one.origin)
-    if len(counts) < 2:
+    if not {*counts} - {here}:
         return []
     items = "".join(f"<li>{escape(origin)}: {counted(count, 'cell')}</li>" for origin, count in counts.items())
-    return [f"<p>The study was interrupted and went on with another commit or machine.</p><ul>{items}</ul>"]
+    return [f"<p>This report was written by the commit named below; its numbers are from</p><ul>{items}</ul>"]
 
 
 def _rows(done: Sequence[CellResult]) -> list[str]:

@@ -87,6 +87,12 @@ class Results:
         found = [[number for one in group if (number := value(one)) is not None] for group in self.by("seed").values()]
         return [sum(numbers) / len(numbers) for numbers in found if numbers]
 
+    def seeds_with_same_weights(self) -> tuple[int, int]:
+        """On how many seeds all cells came to the same weights, bit for bit, and how many seeds there are."""
+        groups = self.by("seed").values()
+        hashes = [{one.values.get("result", {}).get("weights_sha256") for one in group} for group in groups]
+        return sum(len(found) == 1 for found in hashes), len(hashes)
+
     def curves(self, x: str = "env_steps") -> list[tuple[np.ndarray, np.ndarray]]:
         """Mean returns over ``env_steps`` or ``wall_s``, one for each cell that has any."""
         known = [one.curve for one in self.cells if one.curve.get("return_mean")]

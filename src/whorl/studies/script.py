@@ -33,6 +33,8 @@ def script_of(name: str, scale: Scale, studies: Chosen, study_dir: Path | None, 
         made_for = f", made for {study.machine.shown}" if scale == "paper" else ""
         about = f"{counted(len(cells), 'cell')}{_for(scale, [study])}{made_for}"
         yield f"# {study.name}, scale {scale}, engine {chosen}: {about}"
+        if scale == "paper":
+            yield from (f"# Note: {note}" for note in study.paper_notes)
         directory = Directory(path)
         for cell in cells:
             emulated = f" (emulated: {cell.emulated})" if cell.emulated else ""

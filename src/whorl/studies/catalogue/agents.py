@@ -8,7 +8,7 @@ import numpy as np
 
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
 from whorl.studies.figures import Curves
-from whorl.studies.findings import Finding, judge
+from whorl.studies.findings import Finding, judge, side_by_side
 from whorl.studies.published import BOOSTER_EPISODE_STEPS, BOOSTER_EPISODES, CARTPOLE_SOLVED, EXARL
 from whorl.studies.results import Results
 from whorl.studies.stats import Estimate, difference, estimate
@@ -82,6 +82,7 @@ def report(results: Results) -> Report:
         published="TD3 matched DDPG (sync)",
     )
     findings: list[Finding] = [reached, converged, matched]
+    held = {name: _final(group) for name, group in results.where(env="whorl/BoosterContinuous-v0").by("agent").items()}
     figures = [
         Curves(
             name=f"returns-{env.rpartition('/')[2]}",
@@ -95,7 +96,10 @@ def report(results: Results) -> Report:
             ("CartPole-v1", f"{reached.claim}: {reached.shown}, {reached.state}."),
             ("whorl/Booster-v0", f"{converged.claim}: {converged.shown}, {converged.state}."),
             ("Pendulum-v1", f"{matched.claim}: {matched.shown}, {matched.state}."),
-            ("whorl/BoosterContinuous-v0", "Near 0 is best: less the error of the magnet current."),
+            (
+                "whorl/BoosterContinuous-v0",
+                f"Return at the end: {side_by_side(held)}. 0 is best: less the magnet current's error.",
+            ),
         )
     ]
     rows = []

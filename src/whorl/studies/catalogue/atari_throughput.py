@@ -7,8 +7,18 @@ from dataclasses import replace
 from whorl.studies.atari_rows import training_of
 from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table
 from whorl.studies.figures import Bars, Curves
-from whorl.studies.findings import judge
-from whorl.studies.published import GAMES, RAY, STEPS, TABLE_I, TABLE_I_MINUTES
+from whorl.studies.findings import judge, plain_number
+from whorl.studies.published import (
+    GAMES,
+    RAY,
+    STEPS,
+    TABLE_I,
+    TABLE_I_CPUS,
+    TABLE_I_GPUS,
+    TABLE_I_IMPALA_NODES,
+    TABLE_I_MINUTES,
+    TABLE_I_PROCESSORS,
+)
 from whorl.studies.results import Results
 from whorl.studies.stats import estimate, ratio
 
@@ -76,7 +86,7 @@ def report(results: Results) -> Report:
                 name="rates",
                 title="Environment steps per second",
                 caption=f"{faster.claim}: {faster.shown}, {faster.state}.",
-                x="",
+                x="agent, game",
                 y="environment steps per second",
                 groups=by_game,
             ),
@@ -94,7 +104,7 @@ def report(results: Results) -> Report:
         ],
         [
             Table(
-                "Beside the published runs, which had 32 CPUs and a GPU (IMPALA) and 128 CPUs (Ape-X)",
+                "Beside the published runs, which had a GPU and 32 CPUs (IMPALA) or 128 CPUs (Ape-X)",
                 ("agent", "here, steps/s", "published, steps/s", "published, for 10 M"),
                 rows,
             )
@@ -109,8 +119,12 @@ def report(results: Results) -> Report:
 def _reached(group: Results) -> str:
     """What a game's runs came to."""
     finals = {agent: side.numbers("result.return_mean") for agent, side in group.by("agent").items()}
-    shown = ", ".join(f"{agent} {estimate(values).value:,.0f}" for agent, values in finals.items() if values)
-    return f"Return at the end: {shown or 'no episode has ended'}. Published runs are of {STEPS:,} steps."
+    shown = ", ".join(
+        f"{agent} {plain_number(estimate(values).value)}" if values else f"{agent} none, as no episode was over"
+        for agent, values in finals.items()
+    )
+    short = "" if group.scale == "paper" else f" Too short to learn: published runs are of {STEPS:,} steps."
+    return f"Return at the end: {shown}.{short}"
 
 
 STUDY = Study(
@@ -121,6 +135,10 @@ STUDY = Study(
     cells=cells,
     report=report,
     needs=("atari",),
-    machine=Machine(nodes=4, gpus=1),
+    machine=Machine(nodes=4, cpus=TABLE_I_CPUS, gpus=1),
     paper_engine="ray",
+    paper_notes=(
+        f"Published on nodes of {TABLE_I_PROCESSORS} with a {TABLE_I_GPUS}; name yours by --constraint or --gres.",
+        f"Published IMPALA had {TABLE_I_IMPALA_NODES} nodes; here it has all 4, which Ape-X needs for its 16 x 8 CPUs.",
+    ),
 )

@@ -68,7 +68,7 @@ def report(results: Results) -> Report:
                 name="speed-up",
                 title="Bellman targets of 2,048 experiences",
                 caption=f"One batch on one process: {beaten.shown}. The line is what was published for 4 processes.",
-                x="",
+                x="way",
                 y="times faster than one by one",
                 groups=speed_ups,
                 published={WAYS["spread_one_by_one"]: DATA_GENERATION_SPEED_UP},

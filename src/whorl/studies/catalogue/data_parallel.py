@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from whorl.runs.status import counted
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
 from whorl.studies.figures import Bars, Lines
-from whorl.studies.findings import judge
+from whorl.studies.findings import judge, side_by_side
 from whorl.studies.published import TETRIS
 from whorl.studies.results import Results
 from whorl.studies.stats import estimate, ratio
@@ -76,6 +77,10 @@ def report(results: Results) -> Report:
         unit="of the groups of runs that differ in ranks alone",
         because="A batch is cut into the same shards, which are summed in the same order.",
     )
+    waiting = {
+        counted(int(ranks), "rank"): [100 * value for value in group.numbers("result.time_share.learner.waiting")]
+        for ranks, group in results.where(threads=1).by("ranks").items()
+    }
     rows = [
         (f"{ranks:.0f}", str(threads), f"{estimate(values).value:,.0f}")
         for (threads, ranks), values in rates.items()
@@ -101,13 +106,10 @@ def report(results: Results) -> Report:
             Bars(
                 name="waiting",
                 title="Share of the learners' time in waiting for each other",
-                caption="What summing gradients and uneven ranks cost.",
+                caption=f"% of the time: {side_by_side(waiting)}. What summing gradients and uneven ranks cost.",
                 x="ranks",
                 y="% of the time",
-                groups={
-                    f"{ranks}": [100 * value for value in group.numbers("result.time_share.learner.waiting")]
-                    for ranks, group in results.where(threads=1).by("ranks").items()
-                },
+                groups=waiting,
             ),
         ],
         [

@@ -13,7 +13,7 @@ from whorl.bench.learners import UPDATE_S
 from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table, Training
 from whorl.studies.emulation import SLOW_LEARNER, says, slow_steps
 from whorl.studies.figures import Bars, Curves, Lines
-from whorl.studies.findings import judge
+from whorl.studies.findings import judge, plain_number
 from whorl.studies.published import (
     BOOSTER_EPISODE_STEPS,
     BOOSTER_EPISODES,
@@ -104,6 +104,10 @@ def report(results: Results) -> Report:
         because="Each learner takes a share of the updates' work.",
         otherwise="Learning is not the bottleneck here.",
     )
+    staleness = {
+        agent: {float(n): few.numbers("result.staleness.mean") for n, few in group.by("learners").items()}
+        for agent, group in real.by("agent").items()
+    }
     findings = [time_saved]
     for agent, group in real.by("agent").items():
         one, many = (group.where(learners=n).numbers("result.return_mean") for n in (1, real_most))
@@ -116,13 +120,10 @@ def report(results: Results) -> Report:
                 unit="of return lost",
                 published="poorer convergence, because the policy is refreshed less often",
                 because="Batches are larger and updates fewer.",
-                otherwise="Fewer updates of larger batches cost nothing that can be told at this length.",
+                otherwise="Where updates are fewer, data are fewer updates old when they are learnt from: "
+                f"{_changes({str(agent): staleness[agent]})}.",
             )
         )
-    staleness = {
-        agent: {float(n): few.numbers("result.staleness.mean") for n, few in group.by("learners").items()}
-        for agent, group in real.by("agent").items()
-    }
     speed = {
         agent: {float(n): few.numbers("result.env_steps_per_s") for n, few in group.by("learners").items()}
         for agent, group in real.by("agent").items()
@@ -241,7 +242,8 @@ def _changes(groups: dict[str, dict[float, list[float]]]) -> str:
         known = {n: estimate(values).value for n, values in by_learners.items() if values}
         if known:
             few, many = min(known), max(known)
-            parts.append(f"{agent} {known[few]:,.3g} with {few:.0f} learner, {known[many]:,.3g} with {many:.0f}")
+            least, most = plain_number(known[few]), plain_number(known[many])
+            parts.append(f"{agent} {least} with {few:.0f} learner, {most} with {many:.0f}")
     return "; ".join(parts) or "nothing was measured"
 
 

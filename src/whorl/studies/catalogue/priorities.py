@@ -6,7 +6,7 @@ import numpy as np
 
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, probe
 from whorl.studies.figures import Bars, Curves
-from whorl.studies.findings import judge
+from whorl.studies.findings import judge, side_by_side
 from whorl.studies.priority_tasks import TASKS
 from whorl.studies.published import EXARL
 from whorl.studies.results import Results
@@ -87,8 +87,8 @@ def report(results: Results) -> Report:
     bars = Bars(
         name="gradient-steps",
         title="Gradient steps until it is learnt",
-        caption="Fewer is better; a run that did not learn counts with the steps it had.",
-        x="",
+        caption=f"{side_by_side(groups)}. Fewer is better; a run that did not learn counts with the steps it had.",
+        x="agent, draws",
         y="gradient steps",
         groups=groups,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Training
 from whorl.studies.figures import Bars
-from whorl.studies.findings import judge
+from whorl.studies.findings import judge, side_by_side
 from whorl.studies.published import EXARL
 from whorl.studies.results import Results
 from whorl.studies.stats import ratio
@@ -58,6 +58,7 @@ def report(results: Results) -> Report:
         for model in MODELS:
             own, central = (rates.get(f"{agent}, {model}, {workflow}", []) for workflow in ("async", "seed"))
             gain[agent, model] = [after / before for after, before in zip(central, own, strict=False)]
+    gains = {f"{agent}, {model}": values for (agent, model), values in gain.items()}
     small, large = gain["a2c", "small"], gain["a2c", "large"]
     costs = judge(
         "central_inference_costs_small_models",
@@ -104,10 +105,10 @@ def report(results: Results) -> Report:
             Bars(
                 name="gain",
                 title="What central inference changes",
-                caption="Below 1 it costs, above 1 it pays.",
+                caption=f"{side_by_side(gains)}. Below 1 it costs, above 1 it pays.",
                 x="agent, model",
                 y="rate of seed / rate of async",
-                groups={f"{agent}, {model}": values for (agent, model), values in gain.items()},
+                groups=gains,
             ),
         ],
         remarks=[

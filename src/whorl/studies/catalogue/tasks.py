@@ -20,7 +20,7 @@ IDEAL = 100 * TASK_S / TASKS_REMOTE_S
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
-    """Every engine, or the one that was asked for."""
+    """Every engine, or the one that was asked for. ``inline`` by itself has nothing to be compared with."""
     tasks, task_s, rounds, times = SIZES[scale]
     chosen = ENGINES if engine == ENGINES[0] else (engine,)
     return [
@@ -70,7 +70,7 @@ def report(results: Results) -> Report:
             Bars(
                 name="percent-of-ideal",
                 title=f"{tasks} tasks of {task_s:g} s",
-                caption=f"{best or 'inline alone was measured'}. inline does them one after the other.",
+                caption=f"{best}. inline does them one after the other.",
                 x="engine",
                 y="% of ideal",
                 groups=percents,
@@ -78,7 +78,11 @@ def report(results: Results) -> Report:
             )
         ],
         [Table("Seconds for all tasks", ("engine", "seconds", "ideal"), rows)],
-        [f"Processes that sleep take no core: {tasks} of them fit on this machine. Start-up is not counted."],
+        [
+            f"Processes that sleep take no core: {tasks} of them fit on this machine. Start-up is not counted.",
+            "On ray, a word to a role passes two more processes: the driver's envoy and the role's station. "
+            "whorl doctor --engine ray measures bare calls of Ray instead, as was published.",
+        ],
     )
 
 
@@ -86,7 +90,7 @@ STUDY = Study(
     name="tasks",
     title="One-second tasks on every engine: percent of ideal",
     source=f"{RAY}: 72 one-second tasks",
-    engines=ENGINES,
+    engines=("local", "mpi", "ray"),
     cells=cells,
     report=report,
     needs=("mpi", "ray"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
 from whorl.studies.figures import Bars, Curves
-from whorl.studies.findings import judge
+from whorl.studies.findings import judge, side_by_side
 from whorl.studies.published import TETRIS, TETRIS_WEIGHTS
 from whorl.studies.results import Results
 from whorl.studies.stats import estimate, ratio
@@ -53,6 +53,10 @@ def report(results: Results) -> Report:
         because="Frames are emulated and learnt from side by side.",
         otherwise="Cores share memory and clocks; a virtual machine's may be halves of one.",
     )
+    finals = {
+        f"{cores}-{envs}:": group.numbers("result.return_mean")
+        for (cores, envs), group in results.by("cores", "envs").items()
+    }
     named = {f"{cores}-{envs}": values for (cores, envs), values in rates.items()}
     rows = [
         (str(cores), str(envs), f"{estimate(values).value:,.1f}") for (cores, envs), values in rates.items() if values
@@ -71,7 +75,7 @@ def report(results: Results) -> Report:
             Curves(
                 name="returns",
                 title="Returns",
-                caption="Random play clears no lines; nothing but many steps teaches Tetris from pixels.",
+                caption=f"Return at the end: {side_by_side(finals)}. Random play clears no lines.",
                 x="seconds",
                 y="mean return of 100 episodes",
                 groups={

@@ -6,7 +6,7 @@ import os
 
 from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table, probe
 from whorl.studies.figures import Bars, Lines
-from whorl.studies.findings import judge
+from whorl.studies.findings import judge, side_by_side
 from whorl.studies.published import GAMES, RAY, STEPS
 from whorl.studies.results import Results
 from whorl.studies.stats import ratio
@@ -67,9 +67,9 @@ def report(results: Results) -> Report:
         Lines(
             name=f"scores-{env.rpartition('/')[2]}",
             title=f"{env}: score by learning rate",
-            caption="Mean return of the last 100 episodes of each trial; each search's trials are shown.",
+            caption=f"By learning rate: {side_by_side({f'{rate:g}:': by_rate[rate] for rate in sorted(by_rate)})}.",
             x="learning rate",
-            y="return",
+            y="mean return of 100 episodes",
             groups={"ppo": by_rate},
             log_x=True,
         )

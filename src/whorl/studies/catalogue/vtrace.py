@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
 from whorl.studies.figures import Bars, Curves
-from whorl.studies.findings import judge
+from whorl.studies.findings import judge, side_by_side
 from whorl.studies.published import CARTPOLE_SOLVED, EXARL
 from whorl.studies.results import Results
 from whorl.studies.stats import difference
@@ -75,9 +75,9 @@ def report(results: Results) -> Report:
             Bars(
                 name="final-returns",
                 title="Final returns",
-                caption="Mean return of the last 100 episodes of each run; the line is what EXARL's runs came to.",
-                x="",
-                y="return",
+                caption=f"Return at the end: {side_by_side(finals)}. The line is what EXARL's runs came to.",
+                x="A2C",
+                y="mean return of 100 episodes",
                 groups=finals,
                 published={"with V-trace": CARTPOLE_SOLVED},
             ),

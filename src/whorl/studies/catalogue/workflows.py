@@ -13,7 +13,7 @@ from whorl.bench.learners import UPDATE_S
 from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Training
 from whorl.studies.emulation import SLOW_LEARNER, says, slow_steps
 from whorl.studies.figures import Bars, Curves, Lines
-from whorl.studies.findings import judge
+from whorl.studies.findings import judge, side_by_side
 from whorl.studies.published import BOOSTER_EPISODE_STEPS, BOOSTER_EPISODES, EXARL, QUEUE_FASTER_PERCENT
 from whorl.studies.results import CellResult, Results
 from whorl.studies.stats import ratio
@@ -100,6 +100,7 @@ def report(results: Results) -> Report:
         because="The learner is the bottleneck.",
         otherwise="The learner is not the bottleneck with so few actors.",
     )
+    finals = {name: group.numbers("result.return_mean") for name, group in by_workflow.items()}
     emulated = _emulated(results.scale)
     return Report(
         [faster, saturated],
@@ -108,7 +109,7 @@ def report(results: Results) -> Report:
                 name="rates",
                 title="One learner: what is learnt from",
                 caption=f"Queue against blocking: {faster.shown}; {faster.state}.",
-                x="",
+                x="workflow",
                 y="environment steps learnt from per second",
                 groups=rates,
                 emulated=emulated,
@@ -126,7 +127,7 @@ def report(results: Results) -> Report:
             Curves(
                 name="returns",
                 title="Returns over time",
-                caption="What each workflow comes to in how many seconds.",
+                caption=f"Return at the end: {side_by_side(finals)}.",
                 x="seconds",
                 y="mean return of 100 episodes",
                 groups={name: group.curves("wall_s") for name, group in by_workflow.items()},
