@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -303,16 +304,22 @@ def idle(role: Role, **_: object) -> RoleGenerator:
 
 
 def take_time(role: Role) -> RoleGenerator:
-    """Spend known times in phases."""
+    """Spend known times in phases: at least those asked for, and on a busy machine more."""
     role.line.send("ready", to=SUPERVISOR)
     role.clock.enter("environment", deadline_s=5.0, where=3)
+    marks = [time.monotonic()]
     time.sleep(0.15)
+    marks.append(time.monotonic())
     role.clock.enter("learning")
     time.sleep(0.1)
+    marks.append(time.monotonic())
     try:
         yield Wait((role.line.readable,), "nothing", timeout_s=0.2)
     except StalledError:
+        marks.append(time.monotonic())
         role.line.send("shares", role.clock.shares())
+        spent = [after - before for before, after in pairwise(marks)]
+        role.line.send("spent", dict(zip(("environment", "learning", "waiting"), spent, strict=True)))
 
 
 def fail_as(role: Role) -> RoleGenerator:
