@@ -37,6 +37,11 @@ def trainer(folder: Path, nodes: Any, **changed: Any) -> whorl.Trainer:
     return whorl.Trainer("ppo", "CartPole-v1", run_dir=folder, engine="ray", **settings)
 
 
+def knows_ray(process: psutil.Process) -> bool:
+    """It has loaded Ray."""
+    return any("/ray/_raylet" in mapped.path for mapped in process.memory_maps())
+
+
 def test_a_lost_role_and_a_lost_station_are_replaced_and_the_weights_are_those_of_inline(
     tmp_path: Path, ray_nodes: Any
 ) -> None:
@@ -47,6 +52,7 @@ def test_a_lost_role_and_a_lost_station_are_replaced_and_the_weights_are_those_o
         station = psutil.Process(cluster.station_pids[ACTOR])
         roles = [child for child in station.children(recursive=True) if child.name() == "actor-0"]
         assert len(roles) == 1
+        assert (knows_ray(station), knows_ray(roles[0])) == (True, False), "no call of Ray for each environment step"
         roles[0].kill()
         running.step(6)
         os.kill(cluster.station_pids[RoleId("actor", 1)], signal.SIGKILL)
