@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from whorl.cli.parser import Parser
@@ -23,7 +24,7 @@ from whorl.studies.contract import SCALES, Cell
 from whorl.studies.directory import Directory
 from whorl.studies.progress import seconds_left
 from whorl.studies.registry import MODULES, NAMES, check_engine, get_study
-from whorl.studies.results import CellResult
+from whorl.studies.results import CellResult, Taken, since_start
 
 MOST_SMOKE_CELLS = 24
 
@@ -106,6 +107,20 @@ def test_results_are_kept_whole_and_only_for_the_same_cell(tmp_path: Path) -> No
     assert directory.load(Cell({"a": 1}, 1, (("whorl", "train", "--steps", "9"),))) is None, "another under its name"
     (tmp_path / "cells" / "a-1_seed-1.json").write_text('{"cell": ')
     assert directory.load(cell) is None
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "commands", "expected"),
+    [
+        ([0.5, 1.0], [(3.0, 2)], [2.5, 3.0]),  # two seconds until the training began
+        ([1.0, 2.0, 0.5, 1.0, 1.5], [(3.0, 2), (4.0, 4), (2.0, 5)], [2.0, 3.0, 6.5, 7.0, 9.0]),
+        ([1.0, 2.0, 2.5], [(3.0, 2), (1.0, 2), (2.0, 3)], [2.0, 3.0, 6.0]),  # the second had nothing to do
+    ],
+)
+def test_a_run_that_is_resumed_goes_on_in_time(
+    wall_s: list[float], commands: list[tuple[float, int]], expected: list[float]
+) -> None:
+    assert since_start(np.array(wall_s), [Taken(*command) for command in commands]).tolist() == expected
 
 
 def test_the_time_left_is_what_others_took() -> None:

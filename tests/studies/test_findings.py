@@ -35,7 +35,7 @@ def test_a_verdict(found: Estimate | None, borders: dict[str, float], verdict: s
 def test_all_studies_are_on_one_page(tmp_path: Path) -> None:
     for number, found in enumerate((Estimate(2.0, 1.5, 2.5, 3), None)):
         (tmp_path / f"study-{number}").mkdir()
-        findings = [judge("a", f"<Claim> {number}", found, above=1.0, unit="times")]
+        findings = [judge("a", f"<Claim> {number}", found, above=1.0, unit="times", emulated="half of <it>")]
         write_findings(tmp_path / f"study-{number}" / "findings.json", "name", "small", "inline", findings)
     folders = {"First & last": tmp_path / "study-0", "Second": tmp_path / "study-1", "Failed": tmp_path / "study-2"}
     page = write_overview(tmp_path, "small", folders).read_text()
@@ -44,15 +44,17 @@ def test_all_studies_are_on_one_page(tmp_path: Path) -> None:
     assert "&lt;Claim&gt; 0" in page
     assert "2 [1.5, 2.5] times" in page
     assert "NO (not measured)" in page
+    assert "Emulated: half of &lt;it&gt;." in page
     assert "As expected: 1. Contrary, undecided or not measured: 1." in page
     assert "Failed" not in page
 
 
 def test_findings_are_plain_json(tmp_path: Path) -> None:
     findings = [judge("a", "A is so", Estimate(2.0, 1.5, 2.5, 3), above=1.0), judge("b", "B is so", None, below=0.0)]
-    write_findings(tmp_path / "findings.json", "name", "smoke", "inline", findings)
+    write_findings(tmp_path / "findings.json", "name", "smoke", "inline", findings, 1.0, ["commit abc, 2026-11-18"])
     plain = json.loads((tmp_path / "findings.json").read_text())
     assert plain["note"].startswith("Smoke scale")
+    assert plain["from"] == ["commit abc, 2026-11-18"]
     assert [(one["name"], one["verdict"], one["interval"]) for one in plain["findings"]] == [
         ("a", "yes", [1.5, 2.5]),
         ("b", "no", None),
@@ -72,6 +74,21 @@ def test_findings_are_plain_json(tmp_path: Path) -> None:
 def test_a_number_that_theory_gives_must_lie_in_the_interval(found: Estimate, verdict: str, begins: str) -> None:
     finding = judge("name", "Claim", found, equals=11.2, unit="%", because="Because.", otherwise="Otherwise.")
     assert (finding.verdict, finding.expected) == (verdict, "equal to 11.2 %")
+    assert finding.explanation.startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "begins"),
+    [
+        (Estimate(1.0, 0.95, 1.05, 3), "yes", "Because."),
+        (Estimate(0.82, 0.80, 0.85, 3), "no", "The contrary was found."),
+        (Estimate(1.0, 0.85, 1.05, 3), "no", "Undecided: the interval holds 0.9 or 1.1."),
+    ],
+)
+def test_what_is_called_alike_lies_between_two_borders(found: Estimate, verdict: str, begins: str) -> None:
+    words = {"because": "Because.", "otherwise": "Otherwise."}
+    finding = judge("name", "Claim", found, between=(0.9, 1.1), unit="times", since="a tenth is a tie", **words)
+    assert (finding.verdict, finding.expected) == (verdict, "between 0.9 and 1.1 times (a tenth is a tie)")
     assert finding.explanation.startswith(begins)
 
 

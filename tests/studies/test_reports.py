@@ -60,13 +60,18 @@ def test_a_report_is_made_of_whatever_cells_have_ended(name: str, scale: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_sleeps_is_said_on_the_picture(name: str) -> None:
+def test_what_sleeps_is_said_on_the_picture_and_with_the_finding(name: str) -> None:
     study = get_study(name)
     results = fake_results(study, "small")
+    made = study.report(results)
     if all(one.cell.emulated for one in results):
-        assert all(figure.emulated for figure in study.report(results).figures)
+        assert all(figure.emulated for figure in made.figures)
+        assert all(finding.emulated for finding in made.findings)
     elif any(one.cell.emulated for one in results):
-        assert any(figure.emulated for figure in study.report(results).figures)
+        assert any(figure.emulated for figure in made.figures)
+        assert any(finding.emulated for finding in made.findings)
+    else:
+        assert not any(one.emulated for one in (*made.figures, *made.findings))
 
 
 def test_windows_are_expected_to_clash_as_the_formula_says_and_no_otherwise() -> None:
@@ -98,9 +103,9 @@ FACTS = {"whorl": "1", "commit": "abc", "date": "2026-11-18", "cpu": "a processo
 def test_a_report_says_of_cells_that_another_commit_has_run(tmp_path: Path, commit: str, told: bool) -> None:
     study = get_study("vtrace")
     results = fake_results(study, "small")
-    cells = [replace(one, origin=f"commit {commit} on a processor, 2 CPUs") for one in results.cells]
+    cells = [replace(one, origin=f"commit {commit}, 2026-11-18, on a processor, 2 CPUs") for one in results.cells]
     write_report(tmp_path, study, "small", "inline", study.report(results), cells, [], FACTS)
-    assert (f"<li>commit {commit} on a processor" in (tmp_path / "report.html").read_text()) is told
+    assert (f"<li>commit {commit}, 2026-11-18, on a processor" in (tmp_path / "report.html").read_text()) is told
 
 
 def test_a_picture_has_a_form_for_phones_and_says_its_seeds(tmp_path: Path) -> None:
@@ -108,11 +113,20 @@ def test_a_picture_has_a_form_for_phones_and_says_its_seeds(tmp_path: Path) -> N
     results = fake_results(study, "small")
     write_report(tmp_path, study, "small", "inline", study.report(results), results.cells, [], FACTS)
     page = (tmp_path / "report.html").read_text()
+    assert "There is nothing to show" not in page
     assert page.count("<source media=") == page.count("<img ") > 0
     assert "10 seeds, every one of them shown." in page
     lines = [([0.0, 1.0], [0.0, 1.0])] * 2
     uneven = Curves(name="n", title="t", caption="c.", x="x", y="y", groups={"a": lines, "b": lines[:1]})  # type: ignore[dict-item]
     assert uneven.seeds == "1 to 2 seeds"
+
+
+def test_a_figure_without_numbers_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    study = get_study("vtrace")
+    results = fake_results(study, "small")
+    results = replace(results, cells=[replace(one, curve={}) for one in results.cells])
+    write_report(tmp_path, study, "small", "inline", study.report(results), results.cells, [], FACTS)
+    assert "There is nothing to show of «" in (tmp_path / "report.html").read_text()
 
 
 def test_many_names_make_a_picture_higher_and_do_not_lie_on_each_other() -> None:

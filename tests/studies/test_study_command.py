@@ -16,7 +16,7 @@ from whorl.studies.registry import NAMES, get_study
 from .conftest import Begin, Study
 
 FINDING = {
-    "name", "claim", "expected", "published", "measured", "interval", "unit", "seeds", "verdict", "state", "explanation"
+    "name", "claim", "expected", "published", "measured", "interval", "unit", "seeds", "verdict", "state", "explanation", "emulated"
 }  # fmt: skip
 
 

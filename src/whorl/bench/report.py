@@ -92,11 +92,12 @@ def machine_facts() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "load_average_1_min": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
-        **{name: _version(name) for name in ("whorl", "torch", "numpy", "gymnasium")},
+        **{name: installed_version(name) for name in ("whorl", "torch", "numpy", "gymnasium")},
     }
 
 
-def _version(name: str) -> str:
+def installed_version(name: str) -> str:
+    """Of a package; ``not installed`` where there is none."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -136,6 +136,7 @@ class Curves(Figure):
             if not lines:
                 continue
             for xs, ys in lines:
+                assert (np.diff(xs) >= 0).all(), f"{self.name}, {name}: a curve that goes back"
                 axes.plot(xs, ys, color=colour, linewidth=0.6, alpha=0.4)
             first, last = max(xs[0] for xs, _ in lines), min(xs[-1] for xs, _ in lines)
             if last <= first:
@@ -155,6 +156,8 @@ class Bars(Figure):
 
     groups: Mapping[str, Sequence[float]]
     published: Mapping[str, float] = field(default_factory=dict)
+    log_y: bool = False
+    """For groups that differ by an order of magnitude or more."""
     header: ClassVar[Sequence[str]] = ("group", "seed number", "value", "published")
 
     def rows(self) -> Iterator[Row]:
@@ -180,6 +183,9 @@ class Bars(Figure):
                     label=label,
                 )  # fmt: skip
         _name_bars(axes, list(known))
+        if self.log_y:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:,g}")
         axes.grid(False, axis="x")
 
 

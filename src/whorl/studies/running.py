@@ -18,7 +18,7 @@ from whorl.signals import StopSignals
 from whorl.studies.contract import Cell, Scale
 from whorl.studies.directory import Directory
 from whorl.studies.progress import Progress, seconds_left
-from whorl.studies.results import CellResult, read_cell
+from whorl.studies.results import CellResult, Taken, read_cell, taken
 from whorl.tuning.executor import log_tail
 
 LOOK_EVERY_S = 0.1
@@ -42,9 +42,13 @@ class _Running:
     folder: Path
     left: list[list[str]]
     """Commands that are still to be run."""
-    seconds: list[float] = field(default_factory=list)
+    ended: list[Taken] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     begun: float = 0.0
+
+    def seconds(self, now: float) -> float:
+        """All that it has taken so far."""
+        return sum(command.seconds for command in self.ended) + now - self.begun
 
 
 class Runner:
@@ -95,7 +99,7 @@ class Runner:
 
     def _look(self, waiting: Sequence[Cell]) -> None:
         now = time.monotonic()
-        running = [(one.cell, sum(one.seconds) + now - one.begun) for one in self._running]
+        running = [(one.cell, one.seconds(now)) for one in self._running]
         left_s = seconds_left(waiting, running, self.done, self._slots, self._usual_s)
         self._progress.show(len(self.done) + len(self.failures), [cell.name for cell, _ in running], left_s)
         time.sleep(LOOK_EVERY_S)
@@ -109,7 +113,7 @@ class Runner:
                 self._ended(one, code)
 
     def _ended(self, running: _Running, code: int) -> None:
-        running.seconds.append(time.monotonic() - running.begun)
+        running.ended.append(taken(running.folder, time.monotonic() - running.begun))
         _end(running)  # whatever it has left behind in its session
         if code == 0 and running.left:
             self._begin_next(running)
@@ -117,7 +121,7 @@ class Runner:
         self._running.remove(running)
         if code == 0:
             try:
-                result = read_cell(running.cell, running.folder, running.seconds, self._origin)
+                result = read_cell(running.cell, running.folder, running.ended, self._origin)
             except (OSError, ValueError) as error:
                 self._failed(running.cell, f"left nothing that can be read: {error}")
                 return

@@ -1,11 +1,14 @@
 """Statistics of few runs: interquartile means, bootstrap intervals, and the fit of a speed-up.
 
 The interquartile mean leaves out the lowest and the highest quarter, so that one lucky or unlucky seed does not decide;
-intervals are percentiles over resampled seeds (Agarwal et al. 2021).
+intervals are percentiles over resampled seeds (Agarwal et al. 2021). Of few seeds these are too narrow: three numbers
+drawn again and again never lie farther apart than the three did, and what is called 95 % holds the truth in 75 % of all
+cases. So they are widened about the value, as Student's distribution is wider than the normal one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +18,29 @@ from whorl.types import Array
 
 CONFIDENCE = 0.95
 RESAMPLES = 4000
+_NORMAL = 1.96
+_STUDENT = (
+    12.71,
+    4.30,
+    3.18,
+    2.78,
+    2.57,
+    2.45,
+    2.36,
+    2.31,
+    2.26,
+    2.23,
+    2.20,
+    2.18,
+    2.16,
+    2.14,
+    2.13,
+    2.12,
+    2.11,
+    2.10,
+    2.09,
+)
+"""Its quantile of 97.5 % for 1 degree of freedom and on; 2.09 is near enough for more."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +77,9 @@ def resampled(values: Sequence[float] | Array, seed: int = 0, resamples: int = R
 
 def estimate(values: Sequence[float]) -> Estimate:
     """The interquartile mean of some seeds."""
-    low, high = _interval(interquartile_mean(resampled(values)))
-    return Estimate(float(interquartile_mean(values)), low, high, len(values))
+    value = float(interquartile_mean(values))
+    low, high = _interval(interquartile_mean(resampled(values)), value, len(values))
+    return Estimate(value, low, high, len(values))
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
@@ -69,23 +96,33 @@ def band(heights: Array, resamples: int = 400) -> tuple[Array, Array, Array]:
     """Interquartile mean, lower and upper bound of curves: [seeds, points] each."""
     columns = np.random.default_rng(0).integers(0, len(heights), (resamples, len(heights)))
     again = interquartile_mean(np.moveaxis(heights[columns], 1, -1))
-    edge = 50 * (1 - CONFIDENCE)
+    edge, wider = 50 * (1 - CONFIDENCE), widening(len(heights))
     low, high = np.percentile(again, (edge, 100 - edge), axis=0)
-    return interquartile_mean(heights.T), low, high
+    middle = interquartile_mean(heights.T)
+    return middle, middle - wider * (middle - low), middle + wider * (high - middle)
 
 
 def _between(first: Sequence[float], second: Sequence[float], rule: Callable[[Array, Array], Array]) -> Estimate:
     with np.errstate(divide="ignore", invalid="ignore"):  # nothing over nothing is no number, and no error
         value = float(rule(interquartile_mean(first), interquartile_mean(second)))
         again = rule(interquartile_mean(resampled(first, 0)), interquartile_mean(resampled(second, 1)))
-        low, high = _interval(again)
+        low, high = _interval(again, value, len(first), len(second))
     return Estimate(value, low, high, min(len(first), len(second)))
 
 
-def _interval(values: Array) -> tuple[float, float]:
-    edge = 50 * (1 - CONFIDENCE)
+def widening(*seeds: int) -> float:
+    """How many times wider the interval of so few (on each side) is to be than resampling makes it: by Student's
+    quantile over the normal one, and by what the spread of a sample falls short of the true one."""
+    freedom, fewest = sum(seeds) - len(seeds), min(seeds)
+    if fewest < 2:
+        return 1.0
+    return _STUDENT[min(freedom, len(_STUDENT)) - 1] / _NORMAL * math.sqrt(fewest / (fewest - 1))
+
+
+def _interval(values: Array, middle: float, *seeds: int) -> tuple[float, float]:
+    edge, wider = 50 * (1 - CONFIDENCE), widening(*seeds)
     low, high = np.percentile(values, (edge, 100 - edge))
-    return float(low), float(high)
+    return middle - wider * float(middle - low), middle + wider * float(high - middle)
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def report(results: Results) -> Report:
                 name="returns",
                 title="Returns over time",
                 caption=f"All ways came to the same weights on {same} of {seeds} seeds; they differ in time.",
-                x="seconds of training",
+                x="seconds since the first process's start",
                 y="mean return of 100 episodes",
                 groups={names[way]: group.curves("wall_s") for way, group in ways.items()},
                 emulated=emulated,
