@@ -16,7 +16,8 @@ from whorl.studies.registry import NAMES, get_study
 from .conftest import Begin, Study
 
 FINDING = {
-    "name", "claim", "expected", "published", "measured", "interval", "unit", "seeds", "verdict", "state", "explanation", "emulated"
+    "name", "claim", "expected", "published", "measured", "interval", "unit", "seeds", "verdict", "state",
+    "explanation", "emulated",
 }  # fmt: skip
 
 
