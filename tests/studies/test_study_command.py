@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -156,6 +161,43 @@ def test_a_study_runs_at_smoke_scale_on_the_engines_it_names(
         pytest.skip(err.strip())
     assert code == 0, err
     check_report(tmp_path / "here", name)
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(2700)
+def test_all_studies_at_smoke_scale_take_less_than_40_minutes(
+    whorl_study: Study, tmp_path: Path, figure: Callable[[str, object], None]
+) -> None:
+    begun = time.monotonic()
+    code, out, err = whorl_study("all", "--scale", "smoke")
+    took_s = time.monotonic() - begun
+    assert code == 0, err
+    figure("minutes", round(took_s / 60, 1))
+    assert took_s < 40 * 60
+    assert f"study 1 of {len(NAMES)}, about " in err
+    assert out.splitlines()[-1] == "studies/overview-smoke.html"
+    overview = (tmp_path / "studies" / "overview-smoke.html").read_text()
+    for name in NAMES:
+        check_report(tmp_path / "studies" / f"{name}-smoke", name)
+        assert f'href="{name}-smoke/report.html"' in overview
+
+
+def test_a_bar_shows_how_far_a_study_is_and_the_time_left(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "whorl", "study", "vtrace", "--study-dir", "here"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=theirs, stdout=subprocess.DEVNULL)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal's end
+        while read := os.read(ours, 65536):
+            shown += read
+    os.close(ours)
+    assert process.wait(60) == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    total = len(get_study("vtrace").cells("smoke", "inline"))
+    assert re.search(rf"vtrace, smoke .*0/{total} +about .* left", text)
+    assert re.search(rf"vtrace, smoke .*{total}/{total} +done", text)
 
 
 def test_a_study_file_that_cannot_be_read_is_named(whorl_study: Study, tmp_path: Path) -> None:

@@ -40,15 +40,17 @@ def run_study(name: str, scale: Scale, engine: str | None, study_dir: Path | Non
         check_extras(study, engine, scale)
         return _run(study, scale, engine, study_dir or default_path(study, scale, engine), quiet)
     codes, left_out, paths = [], [], {}
-    if not quiet and (time := roughly(NAMES, scale)):
-        print(f"{len(NAMES)} studies at scale {scale}: {time}, less what is done", file=sys.stderr)
-    for study in map(get_study, NAMES):
+    for number, study in enumerate(map(get_study, NAMES)):
         chosen = engine if engine in study.engines else study.engine_for(scale)
         try:
             check_extras(study, chosen, scale)
         except MissingExtraError as error:
             left_out.append(str(error))
             continue
+        if not quiet:
+            time = roughly(NAMES[number:], scale)
+            other = f"; {study.name} cannot use {engine} and runs on {chosen}" if engine not in (None, chosen) else ""
+            print(f"study {number + 1} of {len(NAMES)}{time and f', {time} for the rest'}{other}", file=sys.stderr)
         path = study_dir / study.name if study_dir else default_path(study, scale, chosen)
         paths[study.title] = path
         codes.append(_run(study, scale, chosen, path, quiet))
