@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from whorl.runs.files import write_atomic
 from whorl.runs.status import counted
@@ -193,6 +193,12 @@ def write_findings(
         "findings": [asdict(finding) for finding in findings],
     }
     write_atomic(path, json.dumps(plain, indent=1).encode() + b"\n")
+
+
+def finding_of(plain: Mapping[str, Any]) -> Finding:
+    """As it stands in ``findings.json``."""
+    interval = plain["interval"]
+    return Finding(**{**plain, "interval": None if interval is None else (interval[0], interval[1])})
 
 
 def plain_number(value: float) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from whorl.runs.files import write_atomic
 from whorl.runs.status import duration
 from whorl.studies.contract import Scale
-from whorl.studies.findings import Finding
+from whorl.studies.findings import finding_of
 from whorl.studies.report import SCALES, finding_card, page
 
 
@@ -23,7 +23,7 @@ def write_overview(root: Path, scale: Scale, studies: Mapping[str, Path]) -> Pat
         if not file.is_file():
             continue
         found = json.loads(file.read_bytes())
-        findings, own_s = [_finding(plain) for plain in found["findings"]], float(found.get("took_s", 0.0))
+        findings, own_s = [finding_of(plain) for plain in found["findings"]], float(found.get("took_s", 0.0))
         took_s += own_s
         link = escape(f"{folder.relative_to(root)}/report.html", quote=True)
         parts += [f'<h2><a href="{link}">{escape(title)}</a></h2>', f"<p>{duration(own_s)}</p>"]
@@ -35,9 +35,3 @@ def write_overview(root: Path, scale: Scale, studies: Mapping[str, Path]) -> Pat
     out = root / f"overview-{scale}.html"
     write_atomic(out, page("Findings of all studies", parts).encode())
     return out
-
-
-def _finding(plain: dict[str, object]) -> Finding:
-    interval = plain["interval"]
-    pair = (float(interval[0]), float(interval[1])) if isinstance(interval, list) else None
-    return Finding(**{**plain, "interval": pair})  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""Keeps the reports of all studies of a scale as results: copies them, and writes the page that sums them up.
+
+    python tools/keep_studies.py [STUDIES] [--scale small]
+
+Copies each study's report, findings and the CSV of each figure (not its cells) from STUDIES (where ``whorl study all``
+left them, ``studies``) to docs/results/studies-<date>, with the overview beside them, and writes
+docs/results/studies-<date>.md: a row for each finding. Remarks below its last heading are kept when it is written
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from whorl.runs.status import duration
+from whorl.studies.findings import Finding, finding_of
+from whorl.studies.registry import NAMES
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+REMARKS = "## What was seen on the way"
+HEADER = (
+    "| study | finding | expected beforehand | measured | published | verdict | seeds |",
+    "|---|---|---|---|---|---|---|",
+)
+
+
+def rows(name: str, report: str, findings: Sequence[Finding]) -> Iterator[str]:
+    """One for each finding."""
+    for one in findings:
+        cells = (
+            f"[{name}]({report})",
+            one.claim + (" (emulated)" if one.emulated else ""),
+            one.expected,
+            one.shown,
+            one.published,
+            f"{one.verdict}: {one.state}",
+            str(one.seeds),
+        )
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="?", type=Path, default=Path("studies"))
+    parser.add_argument("--scale", default="small")
+    arguments = parser.parse_args()
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    out, page = RESULTS / f"studies-{today}", RESULTS / f"studies-{today}.md"
+    table, verdicts, origins, took_s = list(HEADER), {"yes": 0, "no": 0}, set[str](), 0.0
+    for name in NAMES:
+        folder = arguments.studies / f"{name}-{arguments.scale}"
+        kept = out / folder.name
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir(parents=True)
+        for file in (folder / "report.html", folder / "findings.json", *sorted(folder.glob("*.csv"))):
+            shutil.copy(file, kept / file.name)
+        found = json.loads((folder / "findings.json").read_bytes())
+        findings = [finding_of(plain) for plain in found["findings"]]
+        table += rows(name, f"{out.name}/{folder.name}/report.html", findings)
+        for one in findings:
+            verdicts[one.verdict] += 1
+        origins |= {*found["from"]}
+        took_s += found["took_s"]
+    overview = f"overview-{arguments.scale}.html"
+    shutil.copy(arguments.studies / overview, out / overview)
+    remarks = page.read_text().partition(REMARKS)[2] if page.exists() else "\n"
+    lines = [
+        f"# Studies of {today}",
+        "",
+        f"Every study at scale `{arguments.scale}`, made by `whorl study all --scale {arguments.scale}`: "
+        f"{len(NAMES)} studies in {duration(took_s)}. The reports with their plots, tables, "
+        f"commands, machine and versions are below [{out.name}]({out.name}/{overview}). Their numbers are from:",
+        "",
+        *(f"- {origin}" for origin in sorted(origins)),
+        "",
+        f"{verdicts['yes']} findings are as expected, {verdicts['no']} are not: see what the reports say of them. "
+        "Intervals are of 95 %, by resampling seeds, widened where these are few.",
+        "",
+        *table,
+        "",
+    ]
+    page.write_text("\n".join(lines) + "\n" + REMARKS + remarks)
+    print(page)
+
+
+if __name__ == "__main__":
+    main()
