@@ -1,6 +1,6 @@
 """A Ray cluster of several nodes on this machine, in a process of its own.
 
-    python ray_nodes.py FOLDER NODES CPUS
+    python ray_nodes.py FOLDER NODES CPUS GPUS
 
 prints its address and the pid of each node's raylet as a line of JSON. Each line of its standard input adds a node,
 of which it prints the same. It ends with its standard input.
@@ -36,13 +36,13 @@ def require_ray() -> None:
 class RayNodes:
     """The cluster, as the tests see it."""
 
-    def __init__(self, nodes: int = 3, cpus: int = 8) -> None:
+    def __init__(self, nodes: int = 3, cpus: int = 8, gpus: int = 0) -> None:
         require_ray()
         self.folder = Path(tempfile.mkdtemp(prefix="wray-", dir="/tmp"))
         environ = {name: text for name, text in os.environ.items() if name != leakcheck.TAG_VARIABLE}
         with (self.folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(self.folder), str(nodes), str(cpus)],
+                [sys.executable, __file__, str(self.folder), str(nodes), str(cpus), str(gpus)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -101,7 +101,7 @@ class RayNodes:
 def main() -> None:
     from whorl.engines.ray import private
 
-    folder, nodes, cpus = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    folder, (nodes, cpus, gpus) = Path(sys.argv[1]), map(int, sys.argv[2:])
     private.make_token(folder / "token")
     private.set_environment(str(folder / "token"))
     os.environ["RAY_TMPDIR"] = str(folder)  # or it writes into /tmp/ray, which is everybody's
@@ -111,6 +111,7 @@ def main() -> None:
     private.stay_on_loopback()
     common = {
         "num_cpus": cpus,
+        "num_gpus": gpus,
         "node_ip_address": "127.0.0.1",
         "temp_dir": str(folder / "r"),
         "object_store_memory": 80 * 2**20,

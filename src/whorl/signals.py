@@ -6,11 +6,13 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Protocol, Self
 
 from whorl.errors import PreemptedError, StalledError
 
+TIME_IS_OVER = "the end of the job's time"
 UNHEARD_S = 10.0
 """After so long, a Ctrl-C that nobody has looked at may be repeated, and then ends the run as it is."""
 
@@ -49,7 +51,7 @@ class StopSignals:
     def received(self) -> str | None:
         """The name of the first signal that came; or that the job's time is nearly over, which counts as one."""
         if self._received is None and self._limit is not None and self._limit.is_near():
-            self._received, self._received_at = "the end of the job's time", time.monotonic()
+            self._received, self._received_at = TIME_IS_OVER, time.monotonic()
         self._looked = self._received is not None
         return self._received
 
@@ -85,6 +87,57 @@ class StopSignals:
                 raise _NothingToSave
         elif number == signal.SIGINT and not self._looked and time.monotonic() - self._received_at > UNHEARD_S:
             raise _InterruptedAmidst
+
+
+class HeldPreemption:
+    """Between ``begin`` and ``end``, what a batch system says before it ends a job is noted: SIGTERM, SIGHUP, or that
+    the job's time is nearly over. For a run under the user's own loop.
+
+    Does nothing where somebody else takes care of SIGTERM, and outside the main thread. A signal that nobody has looked
+    at for long kills when it is repeated, as it would without us.
+    """
+
+    def __init__(self) -> None:
+        self._received: str | None = None
+        self._received_at = 0.0
+        self._looked = False
+        self._limit: Limit | None = None
+        self._held: list[signal.Signals] = []
+
+    @property
+    def received(self) -> str | None:
+        """What came first."""
+        if self._received is None and self._limit is not None and self._limit.is_near():
+            self._received = TIME_IS_OVER
+        self._looked = self._received is not None
+        return self._received
+
+    def begin(self, find_limit: Callable[[], Limit]) -> None:
+        """Listen; to the limit, too, which is looked for only then."""
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._note)
+                self._held.append(number)
+        self._limit = find_limit()
+
+    def end(self) -> None:
+        """Leave the signals as they were found."""
+        self._limit = None
+        if threading.current_thread() is threading.main_thread():
+            for number in self._held:
+                if signal.getsignal(number) == self._note:
+                    signal.signal(number, signal.SIG_DFL)
+            self._held.clear()
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self._received is None:
+            self._received, self._received_at = signal.Signals(number).name, time.monotonic()
+        elif not self._looked and time.monotonic() - self._received_at > UNHEARD_S:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
 
 class HeldInterrupt:

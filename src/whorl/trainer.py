@@ -10,10 +10,11 @@ with whorl.Trainer("ppo", "CartPole-v1") as trainer:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from whorl.cluster.timing import TimeLimit
 from whorl.config.bounds import AtLeast
@@ -32,10 +33,11 @@ from whorl.resolve import config_from_keywords
 from whorl.runs.checkpoint import find_checkpoints
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
-from whorl.runs.result import Result, Transitions
+from whorl.runs.files import shown
+from whorl.runs.result import Result, Status, Transitions
 from whorl.runs.run import Run
 from whorl.session import UNLIMITED, Session, plan_of
-from whorl.signals import HeldInterrupt, StopSignals
+from whorl.signals import HeldInterrupt, HeldPreemption, StopSignals
 from whorl.workflows.registry import get_workflow
 
 
@@ -232,9 +234,12 @@ class Trainer:
     def _begin(self, session: Session) -> None:
         """Wait for the learner, so that the counts of a resumed run are there from the start."""
         self._session = session
+        self._preemption = HeldPreemption()
         try:
+            self._preemption.begin(lambda: TimeLimit(session.job.config.run.stop_before_s))
             session.open()
         except BaseException as error:
+            self._preemption.end()
             session.finish("failed", error)
             raise
 
@@ -271,17 +276,31 @@ class Trainer:
 
     def step(self, updates: int = 1) -> dict[str, Any]:
         """Collect and learn; returns the last update's metrics. Ctrl-C is raised where the run can go on or be saved
-        (``close`` does); a second one at once."""
+        (``close`` does); a second one at once.
+
+        After SIGTERM or SIGHUP, and shortly before the end of the batch job, the run is saved and closed between two
+        updates, and ``SystemExit(75)`` raised: the script ends, and ``Trainer.resume`` goes on. Not where the program
+        handles SIGTERM itself.
+        """
         updates = check(Kind("integer", bounds=(AtLeast(1),)), updates, "updates")
         goal = self.updates + updates
         session = self._open_session()
         session.allow(goal)
         try:
-            session.run(lambda: self.updates >= goal)
+            session.run(lambda: self.updates >= goal or self._preemption.received is not None)
         except KeyboardInterrupt:
             session.allow(self.updates)
             raise
+        if self._preemption.received is not None and not self.done:
+            self._leave(self._preemption.received)
         return session.journal.last
+
+    def _leave(self, why: str) -> NoReturn:
+        with HeldInterrupt():
+            self._close("preempted")
+        path = shown(self.path)
+        print(f"whorl: stopped by {why}, saved; whorl.Trainer.resume({path!r}) goes on", file=sys.stderr, flush=True)
+        raise SystemExit(EXIT_PREEMPTED)
 
     def save(self) -> Path:
         """Write a checkpoint and return its path."""
@@ -308,11 +327,18 @@ class Trainer:
     def close(self) -> None:
         """Save, end every process and write the result. Closing twice is fine. Ctrl-C waits until that is done."""
         with HeldInterrupt():
-            self._close()
+            self._close("stopped")
 
-    def _close(self) -> None:
+    def _close(self, status: Status) -> None:
+        """``status``: of a run that is not complete."""
         if self._session.closed:
             return
+        try:
+            self._end(status)
+        finally:
+            self._preemption.end()
+
+    def _end(self, status: Status) -> None:
         if self._session.failure is not None:  # it was raised already, and there is nobody left to save anything
             self._session.finish("failed", self._session.failure)
             return
@@ -324,7 +350,7 @@ class Trainer:
             self._session.finish("failed", error)
             raise
         complete = self._session.finished is not None and self._session.finished["complete"]
-        self._session.finish("completed" if complete else "stopped")
+        self._session.finish("completed" if complete else status)
 
     def __enter__(self) -> Self:
         return self

@@ -25,7 +25,8 @@ def main() -> None:
     agent, steps = ("impala", 10**6) if workflow == "async" else ("ppo", 3000)
     job: dict[str, Any] = {"workflow": workflow, "engine": "ray", "actors": 2, "envs_per_actor": 2, "steps": steps}
     found: dict[str, Any] = {}
-    with whorl.Trainer(agent, "whorl/Slow-v0", run_dir=Path(run_dir), set=settings, **job) as trainer:
+    env = "counted:Counted-v0" if "env.kwargs.folder" in settings else "whorl/Slow-v0"
+    with whorl.Trainer(agent, env, run_dir=Path(run_dir), set=settings, **job) as trainer:
         trainer.step(3)
         cluster: Any = trainer._session.cluster
         assert isinstance(cluster, RayCluster)
@@ -56,6 +57,7 @@ def main() -> None:
                 trainer.step()
         while workflow != "async" and not trainer.done:
             trainer.step()
+        found["ended_at"] = time.time()
         found["warnings"] = trainer._session.journal._warnings
     print(json.dumps(found))
 

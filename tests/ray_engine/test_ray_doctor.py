@@ -6,10 +6,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from ray_nodes import RayNodes, require_ray
+from whorl.engines.ray import measure
 from whorl.engines.ray.measure import Pair, is_slow
 
 
@@ -24,6 +26,21 @@ def test_what_is_slow() -> None:
     assert is_slow(Pair("a to b", 5.5, 900.0), 1000.0), "its calls"
     assert is_slow(Pair("a to b", 0.7, 60.0), 60.0), "its objects"
     assert is_slow(Pair("a to b", 0.7, 390.0), 1000.0), "far below the others"
+
+
+def test_of_many_nodes_it_is_said_how_many_have_sent_an_object_to_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_ray()
+    import ray
+
+    monkeypatch.setattr(ray, "get", lambda found: found)
+    call = SimpleNamespace(remote=lambda *_words: None)
+    nodes = {f"node {number}": SimpleNamespace(make=call, fetch_s=call) for number in range(14)}
+    measure._say_broadcast(nodes, 100.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 12
+    assert all(re.search(r"at all 13 others after \d+ ms; 12 of 14 nodes are tried", line) for line in lines)
 
 
 @pytest.mark.verify

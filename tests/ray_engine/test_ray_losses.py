@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ import whorl
 from whorl.config.schema import EngineConfig
 from whorl.engines.contract import Plan, RoleId, RoleSpec
 from whorl.engines.ray.engine import RayEngine
+from whorl.engines.ray.private import SHORT_BYTES
 from whorl.trainer import resume_training
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
@@ -133,6 +135,31 @@ def test_a_lost_head_ends_the_run_cleanly_and_it_can_be_resumed(tmp_path: Path) 
     assert resume_training(tmp_path / "ray", console=False, engine="inline") == 0
     resumed = json.loads((tmp_path / "ray" / "result.json").read_text())
     assert resumed["weights_sha256"] == expected.weights_sha256
+
+
+START = """
+from whorl.engines.ray.private import PrivateCluster
+cluster = PrivateCluster()
+cluster.start({"CPU": 1.0}, "whorl-test")
+print(cluster.folder, *(cluster.folder / "r").glob("session_2*/sockets/plasma_store"))
+cluster.end()
+"""
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_private_cluster_comes_up_however_long_the_path_of_temporary_files_is(beyond: int) -> None:
+    """With the longest that its sockets bear, and with one that is longer: they are then in /tmp."""
+    require_ray()
+    with tempfile.TemporaryDirectory(prefix="w", dir="/tmp") as above:
+        wanted = Path(above) / ("t" * (SHORT_BYTES - len(above) - 1 + beyond))
+        wanted.mkdir()
+        environ = {**os.environ, "TMPDIR": str(wanted)}
+        done = subprocess.run([sys.executable, "-c", START], stdout=subprocess.PIPE, text=True, env=environ, timeout=90)
+    assert done.returncode == 0
+    folder, in_use = map(Path, done.stdout.split())
+    assert folder.parent == (Path("/tmp") if beyond else wanted)
+    longest = len(str(in_use)) + len("4194304") - len(in_use.parts[-3].rpartition("_")[2])
+    assert longest <= 107, "the pid in it may have seven digits"
 
 
 def test_a_private_cluster_listens_on_loopback_alone_and_dies_with_its_driver(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,16 +20,19 @@ import whorl
 from ray_nodes import RayNodes, require_ray
 from whorl.config.schema import EngineConfig, Resources
 from whorl.engines.contract import Plan, RoleId, RoleSpec
-from whorl.engines.ray import private
+from whorl.engines.ray import pinning, private
+from whorl.engines.ray.pinning import lock_folder
 from whorl.engines.ray.private import make_token, route_to
 from whorl.engines.ray.units import check_room, needed, units_of
-from whorl.errors import BadInputError
+from whorl.errors import BadInputError, WhorlError
 
 SMALL = {"agent.rows": 8, "agent.network.hidden": (16,)}
 PINNING = """
 import sys
-from whorl.engines.ray.pinning import pin
-print(*pin(int(sys.argv[1])), flush=True)
+from pathlib import Path
+from whorl.engines.ray import pinning
+pinning.FOLDER = Path(sys.argv[2])
+print(*pinning.pin(int(sys.argv[1])), flush=True)
 sys.stdin.read()
 """
 
@@ -53,6 +58,29 @@ def test_more_gpus_than_there_are_are_refused_before_anything_is_placed(tmp_path
         trainer(tmp_path / "run", ray_nodes, set={}, gpus_per_actor=0.5)
     with pytest.raises(BadInputError, match=r"asks for 1 GPU and this machine has 0: use less GPU$"):
         check_room({"CPU": 1.0, "GPU": 1.0}, {"CPU": 1.0}, "")
+
+
+@pytest.fixture
+def node_with_a_gpu() -> Iterator[RayNodes]:
+    """One that says so, at least: nobody computes on it."""
+    nodes = RayNodes(nodes=1, cpus=4, gpus=1)
+    yield nodes
+    nodes.end()
+
+
+def test_two_actors_share_a_gpu_and_three_are_too_many(tmp_path: Path, node_with_a_gpu: RayNodes) -> None:
+    with trainer(tmp_path / "run", node_with_a_gpu, gpus_per_actor=0.5) as running:
+        running.step()
+        pids = running._session.cluster.station_pids  # type: ignore[attr-defined]
+        seen = {
+            child.name(): child.environ().get("CUDA_VISIBLE_DEVICES", "all")
+            for pid in pids.values()
+            for child in psutil.Process(pid).children(recursive=True)
+            if child.name() in ("actor-0", "actor-1")
+        }
+    assert seen == {"actor-0": "0", "actor-1": "0"}
+    with pytest.raises(BadInputError, match=r"asks for 1.5 GPU and the Ray cluster at \S+ has 1: use less GPU$"):
+        trainer(tmp_path / "three", node_with_a_gpu, actors=3, gpus_per_actor=0.5)
 
 
 @pytest.mark.parametrize("placement", ["pack", "spread"])
@@ -90,11 +118,11 @@ def test_tokens_that_others_can_read_and_wrong_ones_are_refused(tmp_path: Path, 
 def test_cores_are_shared_out_and_given_back_with_the_process(tmp_path: Path) -> None:
     require_ray()
     cores = sorted(os.sched_getaffinity(0))
-    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    folder = tmp_path / "cores"
 
     def pinned(count: int) -> tuple[subprocess.Popen[str], list[int]]:
-        command = [sys.executable, "-c", PINNING, str(count)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+        command = [sys.executable, "-c", PINNING, str(count), str(folder)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         return process, [int(word) for word in process.stdout.readline().split()]
 
@@ -112,10 +140,49 @@ def test_cores_are_shared_out_and_given_back_with_the_process(tmp_path: Path) ->
             process.communicate()
 
 
+def test_locks_of_cores_are_where_all_jobs_of_a_user_meet_and_nobody_else_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "from whorl.engines.ray.pinning import lock_folder; print(lock_folder())"
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            env={**os.environ, "TMPDIR": str(tmp_path / job)},
+        ).stdout.strip()
+        for job in ("job-1", "job-2")
+    ]
+    assert found == [f"/tmp/whorl-cores-{os.getuid()}"] * 2
+
+    monkeypatch.setattr(pinning, "FOLDER", tmp_path / "cores")
+    assert stat.S_IMODE(lock_folder().stat().st_mode) == 0o700
+    (tmp_path / "cores").chmod(0o755)
+    with pytest.raises(WhorlError, match="is not a folder of this user alone: have it removed"):
+        lock_folder()
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    monkeypatch.setattr(pinning, "FOLDER", tmp_path / "link")
+    with pytest.raises(WhorlError, match="is not a folder of this user alone"):
+        lock_folder()
+    monkeypatch.setattr(pinning, "FOLDER", tmp_path / "own")
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with pytest.raises(WhorlError, match="is not a folder of this user alone"):
+        pinning.pin(1)
+
+
+def wait_until_nobody_is_pinned() -> None:
+    """Other runs of this user on this machine may be: their locks are taken once, and given back."""
+    for core in os.sched_getaffinity(0):
+        with (lock_folder() / f"core-{core}").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_roles_are_pinned_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roles_are_pinned_where_asked(tmp_path: Path) -> None:
     require_ray()
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # other runs of this user on this machine are pinned, perhaps
+    wait_until_nobody_is_pinned()
     with trainer(tmp_path / "run", None, actors=1, set={"engine.pin": True}) as running:
         running.step()
         pids = running._session.cluster.station_pids  # type: ignore[attr-defined]

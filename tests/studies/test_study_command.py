@@ -96,6 +96,19 @@ def test_a_stopped_study_says_that_it_goes_on(begin: Begin, tmp_path: Path) -> N
     assert "the same command goes on" in err
 
 
+def test_a_study_ends_in_time_before_its_job_does(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHORL_JOB_BEGAN", str(int(time.time())))
+    monkeypatch.setenv("WHORL_JOB_SECONDS", "20")  # of which the last quarter is left
+    process = begin("windows", "--study-dir", "here", "--scale", "small")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert "windows: stopped by the end of the job's time, " in err
+    assert "failed" not in err
+    assert time.time() < float(os.environ["WHORL_JOB_BEGAN"]) + 20
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

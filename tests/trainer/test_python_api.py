@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -38,6 +42,68 @@ def test_train_returns_a_run(tmp_path: Path, engine: dict[str, Any]) -> None:
     assert run.policy.act(np.zeros(4, np.float32)) in (0, 1)
     again = whorl.load(tmp_path / "run")
     assert again.result == run.result
+
+
+OWN_LOOP = """
+import sys, time, whorl
+with whorl.Trainer("ppo", "CartPole-v1", steps=10**7, run_dir="run", actors=2, envs_per_actor=4, **{}) as trainer:
+    while not trainer.done:
+        trainer.step()
+        print(trainer.updates, flush=True)
+print("what comes after the loop is for runs that are done")
+"""
+
+
+def run_own_loop(folder: Path, script: str, **variables: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(Path(whorl.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@engines
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "the end of the job's time"])
+def test_a_loop_of_the_users_own_is_saved_before_its_job_ends(tmp_path: Path, engine: dict[str, Any], how: str) -> None:
+    script = OWN_LOOP.format({"engine": engine["engine"], "set": SMALL})
+    limit = {} if how.startswith("SIG") else {"WHORL_JOB_BEGAN": str(int(time.time())), "WHORL_JOB_SECONDS": "16"}
+    process = run_own_loop(tmp_path, script, **limit)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "1\n"
+    if how.startswith("SIG"):
+        process.send_signal(getattr(signal, how))
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert err == f"whorl: stopped by {how}, saved; whorl.Trainer.resume('run') goes on\n"
+    assert "after the loop" not in out
+    run = whorl.load(tmp_path / "run")
+    assert (run.status, run.result.updates) == ("preempted", len(run.metrics["update"]))
+    with whorl.Trainer.resume(tmp_path / "run") as trainer:
+        assert trainer.updates == run.result.updates
+        trainer.step()
+
+
+def test_a_program_that_handles_sigterm_itself_is_left_to_do_so(tmp_path: Path) -> None:
+    """A trainer leaves the signals as it has found them."""
+    seen: list[int] = []
+    job: dict[str, Any] = {"steps": 2000, "engine": "inline", "set": SMALL}
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: seen.append(number))
+    try:
+        with whorl.Trainer("ppo", "CartPole-v1", run_dir=tmp_path / "own", **job) as trainer:
+            signal.raise_signal(signal.SIGTERM)
+            trainer.step()
+        assert seen == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with whorl.Trainer("ppo", "CartPole-v1", run_dir=tmp_path / "ours", **job) as trainer:
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        trainer.step()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_setting_can_be_given_by_its_dotted_name(tmp_path: Path) -> None:

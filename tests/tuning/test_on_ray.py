@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from leakcheck import has_ended
 from whorl.errors import ConfigError
+from whorl.tuning.executor import END_S
 from whorl.tuning.ray import RayExecutor
 from whorl.tuning.report import read_result
 from whorl.tuning.settings import TuneConfig
@@ -75,6 +77,42 @@ def test_trials_on_several_nodes_killed_half_way_are_not_repeated(
     raylets = {where[2] for where in after.values()}
     assert raylets <= set(ray_nodes.raylets.values())
     assert len(raylets) == 3, "each node has room for one"
+
+
+def test_trials_that_wait_for_a_place_do_not_keep_a_study_from_ending(on_ray, write, begin, tmp_path):
+    """Each of the four asks for a whole node of the three: one waits."""
+    (tmp_path / "lab_functions.py").write_text(FUNCTIONS)
+    on_ray["agent"]["learning_rate"] = {"choices": [0.3, 0.4, 0.5, 0.6]}
+    on_ray["tune"] |= {"function": "lab_functions:score", "parallel": 4, "resources_per_trial": {"slot": 4}}
+    study = tmp_path / "studies" / "small"
+    driver = begin(write(on_ray))
+    wait_for(lambda: len(places(study)) == 3, 90)
+    driver.send_signal(signal.SIGTERM)
+    out, err = driver.communicate(timeout=40)
+    assert (driver.returncode, err) == (75, "")
+    assert "Preempted, saved and resumable: 4 unfinished" in out
+    assert ended(study) == set(), "a trial that had no place has not failed"
+    assert all(has_ended(where[0]) for where in places(study).values())
+
+
+@pytest.mark.verify
+def test_a_trial_that_cannot_be_reached_does_not_keep_a_study_from_ending(on_ray, write, begin, tmp_path):
+    """Its host is stopped, and hears nothing."""
+    (tmp_path / "lab_functions.py").write_text(FUNCTIONS)
+    on_ray["agent"]["learning_rate"] = {"choices": [0.3]}
+    on_ray["tune"]["function"] = "lab_functions:score"
+    study = tmp_path / "studies" / "small"
+    driver = begin(write(on_ray))
+    wait_for(lambda: len(places(study)) == 1, 90)
+    trial, host, _ = places(study)["0000"]
+    os.kill(host, signal.SIGSTOP)
+    driver.send_signal(signal.SIGTERM)
+    begun = time.monotonic()
+    _, err = driver.communicate(timeout=120)
+    assert (driver.returncode, err) == (75, "")
+    assert time.monotonic() - begun < END_S + 30
+    assert ended(study) == set()
+    wait_for(lambda: has_ended(trial), 20)
 
 
 @pytest.mark.verify

@@ -26,7 +26,7 @@ from whorl.cluster.addresses import head_address, wait_until_reachable
 from whorl.cluster.allocation import node_index, own_share
 from whorl.cluster.meeting import JOINED, LOOK_EVERY_S, Meeting
 from whorl.cluster.ray_node import WARNINGS
-from whorl.engines.ray.private import ADDRESS, TOKEN_FILE, make_token
+from whorl.engines.ray.private import ADDRESS, TOKEN_FILE, make_token, short_folder
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, WhorlError
 from whorl.runs.status import one_line
 
@@ -35,7 +35,6 @@ HEAD_RESOURCE, WORKER_RESOURCE = "head", "worker"
 """Of Ray: which nodes were asked for by ``--head-...`` and which by ``--worker-...``."""
 _PLENTY = 10_000.0
 _STORE_SHARE, _MOST_STORE_BYTES, _LEAST_STORE_BYTES = 0.25, 4 * 2**30, 80 * 2**20
-_SOCKET_ROOM = 40
 _RANK_NAMES = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE", "PMIX_RANK")
 
 
@@ -71,7 +70,7 @@ class Node:
         self._warned = self._has_joined = False
         self._training: subprocess.Popen[bytes] | None = None
         self._ray: subprocess.Popen[str] | None = None
-        self._folder = Path(tempfile.mkdtemp(prefix="whorl-", dir=_short_folder()))
+        self._folder = Path(tempfile.mkdtemp(prefix="whorl-", dir=short_folder()))
 
     def run(self) -> int:
         """Returns the exit code: of the head the training's."""
@@ -226,9 +225,3 @@ class Node:
                 if log.is_file() and log.stat().st_size:
                     target.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(log, target / log.name)
-
-
-def _short_folder() -> str:
-    """Node-local and short: a socket's path has room for 107 bytes."""
-    wanted = tempfile.gettempdir()
-    return wanted if len(wanted) <= _SOCKET_ROOM else "/tmp"

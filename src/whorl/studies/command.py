@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from whorl.cluster.timing import TimeLimit
+from whorl.config.schema import RunConfig
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, MissingExtraError
 from whorl.runs.files import shown
 from whorl.runs.status import counted, duration
@@ -20,7 +22,7 @@ from whorl.studies.progress import make_progress
 from whorl.studies.registry import NAMES, check_engine, check_extras, get_study
 from whorl.studies.report import write_report
 from whorl.studies.results import Results
-from whorl.studies.running import Runner, through
+from whorl.studies.running import END_S, Runner, through
 from whorl.studies.script import script_of
 
 ROOT = Path("studies")
@@ -95,7 +97,8 @@ def _run(study: Study, scale: Scale, engine: str, path: Path, quiet: bool) -> in
     directory = Directory(path)
     slots = 1 if study.timed else len(os.sched_getaffinity(0))
     with StopSignals() as signals, directory.claim(study, scale, engine):
-        signals.hold()
+        # Before the cells, which look at the clock themselves: they are to be ended, and not to have failed.
+        signals.hold(TimeLimit(RunConfig.stop_before_s + END_S))
         known = facts()
         progress = make_progress(f"{study.name}, {scale}", len(cells), quiet)
         time_s, origin = expected_s(study, scale, slots), origin_of(known)

@@ -45,7 +45,8 @@ class Executor(Protocol):
         ...
 
     def stop(self, number: int) -> None:
-        """Ask a trial to save and to end (exit code 75). One that does not within ``END_S`` is killed."""
+        """Ask a trial to save and to end (exit code 75). One that does not within ``END_S`` is killed; one
+        that waits for a place, or has lost it, counts as saved: a resumed study goes on with it."""
         ...
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:

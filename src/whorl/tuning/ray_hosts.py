@@ -9,17 +9,21 @@ import asyncio
 import contextlib
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from whorl.engines.ray.emissary import Emissary, main
+from whorl.errors import EXIT_PREEMPTED
 from whorl.tuning.executor import END_S, Order
 from whorl.tuning.local import LocalExecutor
 
 LOOK_EVERY_S = 0.1
 RETRY_S = 0.5
+GRACE_S = 5.0
+"""A trial that does not end within ``END_S`` is killed by its host; a host that is silent after that is given up."""
 KILLED = -9
 
 
@@ -35,6 +39,9 @@ class TrialHost:
             del os.environ[name]  # said to this worker, and not to a trial that uses Ray itself
         self._executor = LocalExecutor(1)
         self._code: int | None = None
+
+    async def is_here(self) -> None:
+        """It has a place."""
 
     async def run(self, order: bytes) -> int:
         """A trial to its end; returns its exit code. Asked again, it is the same trial."""
@@ -52,13 +59,24 @@ class TrialHost:
             self._executor.stop(number)
 
 
+@dataclass
+class _Trial:
+    """A trial as the envoy knows it."""
+
+    number: int
+    host: Any
+    placed: bool = False
+    """Ray has found room for its host; before that nothing was begun."""
+    stopping: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class TrialEnvoy(Emissary):
     """Serves one study."""
 
     def __init__(self, connection: Any) -> None:
         super().__init__(connection)
-        self._hosts: dict[int, Any] = {}
-        self._stopping: set[int] = set()
+        self._trials: dict[int, _Trial] = {}
 
     def obey(self, kind: str, body: dict[str, Any]) -> None:
         """``start`` a trial, or ``stop`` one."""
@@ -74,42 +92,65 @@ class TrialEnvoy(Emissary):
         number = body["number"]
         actor: Any = ray.remote(TrialHost)
         options = {"num_cpus": body["cpus"], "num_gpus": body["gpus"], "resources": body["resources"] or None}
-        self._hosts[number] = host = actor.options(
-            max_concurrency=10, max_restarts=0, scheduling_strategy="SPREAD", **options
-        ).remote([str(path) for path in sys.path], str(Path.cwd()))
-        while True:
+        host = actor.options(max_concurrency=10, max_restarts=0, scheduling_strategy="SPREAD", **options).remote(
+            [str(path) for path in sys.path], str(Path.cwd())
+        )
+        trial = self._trials[number] = _Trial(number, host)
+        while not trial.ended.is_set():
             try:
+                await host.is_here.remote()
+                trial.placed = True
                 code = await host.run.remote(body["order"])
             except ActorDiedError:
-                kind = "ended" if number in self._stopping else "lost"
-                self.say(kind, {"number": number, "code": KILLED})
-                break
+                self._end(trial, "ended" if trial.stopping else "lost", EXIT_PREEMPTED if trial.stopping else KILLED)
             except RayError:  # it cannot be reached just now
                 await asyncio.sleep(RETRY_S)
             else:
-                self.say("ended", {"number": number, "code": code})
-                break
-        self._hosts.pop(number, None)
-        with contextlib.suppress(RayError):
-            ray.kill(host)
+                self._end(trial, "ended", code)
 
     async def _stop(self, number: int) -> None:
+        trial = self._trials.get(number)
+        if trial is None or trial.stopping:
+            return
+        trial.stopping = True
+        if trial.placed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_S + GRACE_S):
+                    await self._ask_to_end(trial)
+                    await trial.ended.wait()
+        # It waits for a place, or cannot be reached: the study does not wait for it, and goes on with it when resumed.
+        self._end(trial, "ended", EXIT_PREEMPTED)
+
+    async def _ask_to_end(self, trial: _Trial) -> None:
+        from ray.exceptions import RayError
+
+        while not trial.ended.is_set():
+            try:
+                await trial.host.stop.remote()
+            except RayError:
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    def _end(self, trial: _Trial, kind: str, code: int) -> None:
+        """Say how it ended, once, and give back what was set aside for it."""
         import ray
 
-        host = self._hosts.get(number)
-        if host is None or number in self._stopping:
+        if trial.ended.is_set():
             return
-        self._stopping.add(number)
-        with contextlib.suppress(ray.exceptions.RayError, TimeoutError):
-            await asyncio.wait_for(asyncio.ensure_future(host.stop.remote()), END_S)
+        trial.ended.set()
+        del self._trials[trial.number]
+        self.say(kind, {"number": trial.number, "code": code})
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(trial.host)
 
     async def close(self) -> None:
         """Whatever still runs dies with its host."""
         import ray
 
-        for host in self._hosts.values():
+        for trial in self._trials.values():
             with contextlib.suppress(ray.exceptions.RayError):
-                ray.kill(host)
+                ray.kill(trial.host)
 
 
 if __name__ == "__main__":

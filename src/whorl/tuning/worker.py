@@ -17,7 +17,7 @@ from types import FrameType
 
 import msgspec
 
-from whorl.engines.local.nursery import die_with_parent
+from whorl.engines.local.nursery import STOP_SIGNALS, die_with_parent
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, WhorlError, last_line
 from whorl.runs.files import write_atomic
 from whorl.tuning.executor import Order
@@ -30,6 +30,7 @@ SCORE = "score.json"
 def main() -> int:
     """Carry out one order; returns the exit code."""
     die_with_parent(int(sys.argv[1]))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # workers of Ray have SIGINT blocked, and children inherit
     sys.path.append(os.getcwd())  # noqa: PTH109 (modules of the user's own, behind all that is installed)
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     carry_out: Callable[[Order], int] = _train

@@ -33,6 +33,8 @@ FAR_BELOW = 0.4
 """A pair at less than this share of the median of all pairs is slow, however fast."""
 CALLS = 100
 MOST_PAIRS_SHOWN = 12
+MOST_SOURCES = 12
+"""Nodes that an object is sent from to all others: one by one, so all of many would take long."""
 AT_ONCE = 8
 """Workers that are started together: each imports Ray, which takes a second of a core."""
 LAST_S = 900.0
@@ -133,16 +135,17 @@ def _say_pairs(pairs: list[Pair]) -> None:
 
 
 def _say_broadcast(by_node: Mapping[str, Any], slowest_mib_per_s: float) -> None:
-    """One object from each node to all others at once."""
+    """One object from each node, or from some of many, to all others at once."""
     import ray
 
     one_by_one_s = (len(by_node) - 1) * OBJECT_BYTES / 2**20 / slowest_mib_per_s
-    for source, probe in itertools.islice(by_node.items(), MOST_PAIRS_SHOWN):
+    of = f"; {MOST_SOURCES} of {len(by_node)} nodes are tried" if len(by_node) > MOST_SOURCES else ""
+    for source, probe in itertools.islice(by_node.items(), MOST_SOURCES):
         wrapped = ray.get(probe.make.remote(OBJECT_BYTES))
         begun = time.perf_counter()
         ray.get([other.fetch_s.remote(wrapped) for other in by_node.values() if other is not probe])
         took_s = time.perf_counter() - begun
-        detail = f"{OBJECT_BYTES / 2**20:g} MiB at all {len(by_node) - 1} others after {1e3 * took_s:.0f} ms"
+        detail = f"{OBJECT_BYTES / 2**20:g} MiB at all {len(by_node) - 1} others after {1e3 * took_s:.0f} ms{of}"
         say(f"broadcast, {source}", detail, took_s > 2 * one_by_one_s + 2 * SLOW_CALL_MS / 1e3)
 
 

@@ -31,6 +31,9 @@ QUICK_HEALTH_CHECKS = {
 """A node that is silent for 6 to 8 s is lost, one of 5 s is not; Ray's own setting is about a minute. For the head."""
 REACH_S = 10.0
 OBJECT_STORE_BYTES = 256 * 2**20
+SHORT_BYTES = 26
+"""Of a folder below which Ray may have its sockets. Their paths have room for 107 bytes, of which Ray and we ourselves
+take up to 81: /whorl-XXXXXXXX/r/session_YYYY-MM-DD_HH-MM-SS_FFFFFF_PPPPPPP/sockets/plasma_store."""
 _LOOPBACK = "127.0.0.1"
 
 
@@ -78,7 +81,7 @@ class PrivateCluster:
     """One node on this machine, of as many CPUs as are asked for."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="whorl-", dir=_short_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix="whorl-", dir=short_folder()))
         make_token(self.folder / "token")
         set_environment(str(self.folder / "token"))
 
@@ -164,7 +167,7 @@ def in_one_line(error: BaseException) -> str:
     return next(named, lines[0] if lines else type(error).__name__)
 
 
-def _short_folder() -> str:
-    """Node-local, and short."""
+def short_folder() -> str:
+    """For temporary files of a node, sockets of Ray's among them: TMPDIR, where it is short enough for these."""
     wanted = tempfile.gettempdir()
-    return wanted if len(wanted) <= 30 else "/tmp"
+    return wanted if len(os.fsencode(wanted)) <= SHORT_BYTES else "/tmp"

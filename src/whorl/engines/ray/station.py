@@ -31,6 +31,7 @@ from whorl.engines.ray.news import News
 from whorl.engines.ray.pinning import pin
 from whorl.engines.ray.stream import Arrivals
 from whorl.engines.wire import Envelope, FrameReader, decode_body, encode_body, encode_frame, envelope
+from whorl.errors import WhorlError
 
 _TICK_S = 0.1
 _REPORT_EVERY_S = 0.5
@@ -71,10 +72,7 @@ class Station:
         config = EngineConfig(**setup["config"])
         check_descriptors(needed_descriptors(plan))
         self._loop = asyncio.get_running_loop()
-        if setup["cores"] and not pin(setup["cores"]):
-            who = plan.roles[0].id
-            text = f"{who} is not pinned: there are not {setup['cores']} cores for it alone on its machine"
-            self._news.post(encode_frame(envelope(who, SUPERVISOR, "warning"), encode_body({"text": text})))
+        self._pin(setup["cores"], plan.roles[0].id)
         fleet = self._fleet = Fleet(plan, config, setup["torch_threads"])
         self._watch = Watch(fleet, self, config.response_s)
         for hosted in fleet.roles.values():
@@ -86,6 +84,17 @@ class Station:
         self._spawn(self._tick())
         node = ray.get_runtime_context().get_node_id()
         return {"node": node, "address": ray.util.get_node_ip_address(), "pid": os.getpid()}
+
+    def _pin(self, cores: int, who: RoleId) -> None:
+        """To so many, where there are; a run that goes slower is no reason to end it."""
+        try:
+            if not cores or pin(cores):
+                return
+            reason = f"there are not {cores} cores for it alone on its machine"
+        except (WhorlError, OSError) as error:
+            reason = str(error)
+        text = encode_body({"text": f"{who} is not pinned: {reason}"})
+        self._news.post(encode_frame(envelope(who, SUPERVISOR, "warning"), text))
 
     async def close(self) -> None:
         """End every role, politely, in bounded time."""
