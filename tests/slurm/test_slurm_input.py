@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,28 @@ def test_a_job_has_the_exit_code_of_its_training(slurm: SlurmCluster, tmp_path: 
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("FAILED", 2), log_of(run_dir)
     assert "whorl: error: WHORL_FAULT" in log_of(run_dir)
+
+
+def test_a_second_job_on_the_same_run_directory_is_refused_and_harms_nothing(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    """While the first one's nodes come up."""
+    run_dir, go_on = tmp_path / "run", tmp_path / "go-on"
+    prologue = tmp_path / "prologue.sh"
+    prologue.write_text(f'if [ -n "$SLURM_STEP_ID" ]; then until [ -e {go_on} ]; do sleep 0.1; done; fi\n')
+    words = ("--nodes", 2, "--cpus-per-node", 2, "--prologue", prologue)
+    job = submitted(slurm, *words, *training(run_dir, "ray", 500))
+    end = time.monotonic() + 60
+    while not (run_dir / "job" / "current").exists():
+        assert time.monotonic() < end, log_of(run_dir)
+        time.sleep(0.1)
+    second = int(slurm.run("sbatch", "--parsable", run_dir / "job" / "job.sh"))
+    refused = slurm.wait_for(second)
+    assert (refused.state, refused.exit_code) == ("FAILED", 2), log_of(run_dir)
+    assert f"{run_dir}: job {job} starts or runs here (pid " in log_of(run_dir)
+    go_on.touch()
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
 
 
 @pytest.mark.parametrize("engine", ["ray", "mpi"])

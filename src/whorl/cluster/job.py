@@ -16,9 +16,9 @@ import time
 from types import FrameType
 
 from whorl.cluster.addresses import address_of
-from whorl.cluster.allocation import find_allocation
+from whorl.cluster.allocation import find_allocation, is_first_node
 from whorl.cluster.launching import alone, as_ranks, clean_environ, on_every_node
-from whorl.cluster.meeting import Meeting, current_meeting
+from whorl.cluster.meeting import Meeting, claim, current_meeting
 from whorl.cluster.orders import ALONE, MPI, JobOrder
 from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.request import WARN_S
@@ -56,6 +56,10 @@ class BatchJob:
         os.environ.setdefault(BEGAN, str(int(time.time())))
         if self._order.guest:
             return self._visit()
+        with claim(self._order.run_dir):
+            return self._host()
+
+    def _host(self) -> int:
         meeting = Meeting(self._order.run_dir, f"{self._allocation.job.partition('.')[0]}-{secrets.token_hex(4)}")
         meeting.open()
         try:
@@ -98,8 +102,8 @@ class BatchJob:
 
     def _launch(self, meeting: Meeting, words: list[str]) -> list[str]:
         order, allocation = self._order, self._allocation
-        if order.interface:
-            address_of(order.interface)  # this is the first node: refused here, once, and not by every node or rank
+        if order.interface and is_first_node(allocation):
+            address_of(order.interface)  # refused here, once, and not by every node or rank
         of_run = ["--run-dir", str(order.run_dir), "--key", meeting.key]
         if order.launch == ALONE:
             return alone(allocation, order, ["-m", "whorl.cluster", "first", *of_run, "--", *words])

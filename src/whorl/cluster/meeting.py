@@ -1,6 +1,7 @@
 """How the nodes of a job find each other: small files in a folder of the run directory that only its owner can read.
 
-RUN_DIR/job/current          the key of the job that runs now
+RUN_DIR/job/lock             held by the batch process of the job that runs now, for as long as it lives
+RUN_DIR/job/current          the key of that job
 RUN_DIR/job/KEY/token        of the Ray cluster; the head makes it
 RUN_DIR/job/KEY/address      ip:port of the head, when it listens
 RUN_DIR/job/KEY/node-N       how node N fares: ``joined``, or why it did not
@@ -19,10 +20,34 @@ from pathlib import Path
 
 from whorl.errors import BadInputError, RunBusyError, WhorlError
 from whorl.runs.files import os_reason, write_atomic
-from whorl.runs.lock import is_held
+from whorl.runs.lock import RunLock, is_held, read_holder
 
 JOINED = "joined"
 LOOK_EVERY_S = 0.2
+
+
+def claim(run_dir: Path) -> RunLock:
+    """The run directory for one batch process, from before it clears or writes anything there. The run's own lock comes
+    too late: it is not held while nodes come up."""
+    folder = run_dir / "job"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"{folder}: {os_reason(error)}") from error
+    try:
+        return RunLock(folder / "lock")
+    except RunBusyError:
+        raise RunBusyError(
+            f"{run_dir}: {_job_in(folder)} starts or runs here ({read_holder(folder / 'lock') or 'who is unknown'}); "
+            "wait for it, or cancel it first"
+        ) from None
+
+
+def _job_in(folder: Path) -> str:
+    try:
+        return f"job {(folder / 'current').read_text().partition('-')[0]}"
+    except OSError:
+        return "another job"
 
 
 class Meeting:
