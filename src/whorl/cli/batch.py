@@ -21,7 +21,7 @@ from whorl.errors import BadInputError
 
 _OF_NODES = {
     "nodes": ("N", "Nodes. Default: 1."),
-    "cpus_per_node": ("C", "CPUs of each node. Default: 1."),
+    "cpus_per_node": ("C", "CPUs of each node. Default: 1; with --exclusive, all of them."),
     "gpus_per_node": ("G", "GPUs of each node. Default: none."),
     "mem": ("SIZE", "Memory of each node: 4000 (megabytes), 16G. Default: as the batch system has it."),
     "partition": ("NAME", "Partition (Slurm) or queue (PBS)."),
@@ -85,9 +85,10 @@ def training_of(words: list[str]) -> Training:
     return Training(tuple(moved), config, run_dir, is_new=False)
 
 
-def parts_of(arguments: argparse.Namespace) -> tuple[Part, ...]:
-    """The nodes that are asked for: all alike, or some for learners and others for actors."""
-    everybody = _part(arguments, "", Part())
+def parts_of(arguments: argparse.Namespace, *, whole_nodes: bool = False) -> tuple[Part, ...]:
+    """The nodes that are asked for: all alike, or some for learners and others for actors. ``whole_nodes``: where no
+    number of CPUs is said, those that the job comes to have."""
+    everybody = _part(arguments, "", Part(cpus_per_node=0 if whole_nodes else 1))
     named = [f"{kind}_{name}" for kind in ("head", "worker") for name in _OF_NODES]
     if not any(getattr(arguments, name) for name in named):
         return (everybody,)
@@ -128,9 +129,10 @@ def launch_of(config: Config, nodes: int) -> str:
     return ALONE
 
 
-def drafted(arguments: argparse.Namespace, training: Training) -> Request:
+def drafted(arguments: argparse.Namespace, training: Training, *, whole_nodes: bool = False) -> Request:
     """The job before it has a place: refused, if it is, before a directory is made."""
-    draft = request_of(arguments, training, training.run_dir or Path("runs"), parts_of(arguments))
+    parts = parts_of(arguments, whole_nodes=whole_nodes)
+    draft = request_of(arguments, training, training.run_dir or Path("runs"), parts)
     order_of(arguments, "", training, draft)
     return draft
 

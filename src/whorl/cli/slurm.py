@@ -45,8 +45,8 @@ def _train(arguments: argparse.Namespace) -> int:
     from whorl.cluster.slurm import script_of
 
     training = training_of(arguments.words)
-    draft = drafted(arguments, training)
     allocation = None if arguments.print or arguments.submit else find_allocation(system="slurm")
+    draft = drafted(arguments, training, whole_nodes=arguments.exclusive or allocation is not None)
     if not (arguments.print or arguments.submit or allocation):
         raise BadInputError("not inside an allocation of Slurm: --submit queues a job, --print shows its script")
     request, order = reserved(arguments, "slurm", training, draft)
@@ -95,7 +95,7 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
         raise BadInputError(f"{run_dir}: runs on engine {config.engine.name}, which no node can join; engine ray can")
     current_meeting(directory.path)
     training = training_of(["resume", str(run_dir)])
-    parts = parts_of(arguments)
+    parts = parts_of(arguments, whole_nodes=arguments.exclusive)
     if len(parts) > 1:
         raise BadInputError("nodes that join are for actors: leave out --head-... and --worker-...")
     request = replace(request_of(arguments, training, directory.path.absolute(), parts), requeue=False)

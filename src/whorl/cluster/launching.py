@@ -6,11 +6,12 @@ import os
 import shutil
 from collections.abc import Mapping
 
-from whorl.cluster.allocation import Allocation
+from whorl.cluster.allocation import Allocation, cpus_of_nodes
 from whorl.cluster.orders import JobOrder
 from whorl.errors import BadInputError
 
-_ALL_HERE = ("--kill-on-bad-exit=0",)
+_ALL_HERE = ("--mpi=none", "--kill-on-bad-exit=0")
+_STAY = ("--no-kill", *_ALL_HERE)
 _LAST_WORDS_S = 15
 _OF_BATCH = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK")
 """What sbatch was told; srun would take it for what it is told itself."""
@@ -28,11 +29,11 @@ def on_every_node(allocation: Allocation, order: JobOrder, words: list[str]) -> 
         groups = het_groups()
         if groups == 1:
             sizes = [f"--nodes={len(allocation.nodes)}", f"--ntasks={len(allocation.nodes)}", "--ntasks-per-node=1"]
-            return ["srun", *sizes, *_cpus(order.cpus_per_node), "--no-kill", "--mpi=none", *_ALL_HERE, *command]
+            return ["srun", *sizes, *_cpus(order.cpus_per_node), *_STAY, *command]
         parts: list[str] = []
         for group in range(groups):
             cpus = int(os.environ.get(f"SLURM_CPUS_PER_TASK_HET_GROUP_{group}", "0"))
-            mine = [f"--het-group={group}", "--ntasks-per-node=1", *_cpus(cpus), "--mpi=none", *_ALL_HERE]
+            mine = [f"--het-group={group}", "--ntasks-per-node=1", *_cpus(cpus), *_STAY]
             parts += [*([":"] if group else []), *mine, *command]
         return ["srun", *parts]
     if shutil.which("pbsdsh"):
@@ -63,7 +64,7 @@ def alone(allocation: Allocation, order: JobOrder, words: list[str]) -> list[str
     """One process on the first node, with all that the job has there."""
     command = ["bash", str(order.node_script), *words]
     if _has_srun(allocation):
-        return ["srun", "--nodes=1", "--ntasks=1", *_cpus(order.cpus_per_node), "--mpi=none", *_ALL_HERE, *command]
+        return ["srun", "--nodes=1", "--ntasks=1", *_cpus(order.cpus_per_node), *_ALL_HERE, *command]
     return command
 
 
@@ -78,12 +79,12 @@ def _has_srun(allocation: Allocation) -> bool:
 
 
 def _cpus(count: int) -> list[str]:
-    count = count or int(os.environ.get("SLURM_CPUS_PER_TASK") or os.environ.get("SLURM_CPUS_ON_NODE") or 1)
-    return [f"--cpus-per-task={count}"]
+    """For the one process of each node; without a word, srun gives it all that the job has there."""
+    return [f"--cpus-per-task={count}"] * bool(count)
 
 
 def _check_room(allocation: Allocation, order: JobOrder, ranks: int) -> None:
-    room = order.cpus_per_node * len(allocation.nodes)
+    room = order.cpus_per_node * len(allocation.nodes) or cpus_of_nodes()
     if room and ranks > room:
         raise BadInputError(
             f"the plan needs {ranks} ranks and the job has {room} CPUs: ask for more --nodes or --cpus-per-node, or "

@@ -31,14 +31,15 @@ def script_of(request: Request, order: JobOrder) -> str:
     options += ["--no-kill"] * request.survives_nodes
     header = [f"#SBATCH {_word(option)}" for option in options]
     for part in others:
-        more = [*_of_part(part), *(["--exclusive"] * request.exclusive)]
+        more = [*_of_part(part), *(["--exclusive"] * request.exclusive), *(["--no-kill"] * request.survives_nodes)]
         header += ["#SBATCH hetjob", *(f"#SBATCH {_word(option)}" for option in more)]
     header.append(f"# Slurm opens the log before this runs: mkdir -p {shlex.quote(str(request.run_dir / 'logs'))}")
     return job_script(header, request, order)
 
 
 def _of_part(part: Part) -> list[str]:
-    options = [f"--nodes={part.nodes}", "--ntasks-per-node=1", f"--cpus-per-task={part.cpus_per_node}"]
+    options = [f"--nodes={part.nodes}", "--ntasks-per-node=1"]
+    options += [f"--cpus-per-task={part.cpus_per_node}"] * bool(part.cpus_per_node)
     gres = [*([f"gpu:{part.gpus_per_node}"] if part.gpus_per_node else []), *([part.gres] if part.gres else [])]
     options += [f"--gres={','.join(gres)}"] * bool(gres)
     options += [f"--mem={part.memory_mb}M"] * bool(part.memory_mb)
