@@ -13,7 +13,7 @@ from pathlib import Path
 
 from whorl.cli import resume, train
 from whorl.cli.parser import Parser, positive_integer
-from whorl.cluster.orders import ALONE, MPI, RAY, JobOrder
+from whorl.cluster.orders import ALONE, HEAD_RESOURCE, MPI, RAY, WORKER_RESOURCE, JobOrder
 from whorl.cluster.request import Part, Request, read_prologue
 from whorl.cluster.timing import seconds_of
 from whorl.config.schema import Config
@@ -108,7 +108,7 @@ def _part(arguments: argparse.Namespace, prefix: str, default: Part) -> Part:
             continue
         option = _option(prefix + name)
         if name in _COUNTS:
-            changes[name] = positive_integer(text, option)
+            changes[name] = 0 if text == "0" and not _COUNTS[name] else positive_integer(text, option)
         elif name == "mem":
             changes["memory_mb"] = _megabytes(text, option)
         else:
@@ -182,9 +182,11 @@ def order_of(arguments: argparse.Namespace, system: str, training: Training, req
         )
     heads = request.parts[0].nodes if len(request.parts) > 1 else 0
     words = training.words
-    if heads and launch == RAY and training.is_new:
-        from whorl.cluster.node import HEAD_RESOURCE, WORKER_RESOURCE
-
+    if heads and not training.is_new and not training.config.engine.learner_resources.get(HEAD_RESOURCE):
+        raise BadInputError(
+            f"{training.run_dir}: was begun on nodes of one kind, and goes on so: leave out --head-... and --worker-..."
+        )
+    if heads and training.is_new:
         places = (f"engine.learner_resources.{HEAD_RESOURCE}=1", f"engine.actor_resources.{WORKER_RESOURCE}=1")
         words = (*words, *(word for place in places for word in ("--set", place)))
     return JobOrder(

@@ -82,7 +82,7 @@ def _submit(arguments: argparse.Namespace, script: str, run_dir: Path) -> int:
 
 def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
     from whorl.cluster.meeting import current_meeting
-    from whorl.cluster.orders import RAY, JobOrder
+    from whorl.cluster.orders import HEAD_RESOURCE, RAY, JobOrder
     from whorl.cluster.slurm import script_of
     from whorl.runs.directory import RunDirectory
     from whorl.trainer import stored_config
@@ -100,7 +100,7 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
         raise BadInputError("nodes that join are for actors: leave out --head-... and --worker-...")
     request = replace(request_of(arguments, training, directory.path.absolute(), parts), requeue=False)
     request = replace(request, name=f"join-{request.name}"[:60])
-    heads = int(bool(config.engine.learner_resources.get("head")))
+    heads = int(bool(config.engine.learner_resources.get(HEAD_RESOURCE)))
     key = secrets.token_hex(4)
     order = JobOrder(
         system="slurm",

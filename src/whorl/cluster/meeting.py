@@ -4,7 +4,7 @@ RUN_DIR/job/lock             held by the batch process of the job that runs now,
 RUN_DIR/job/current          the key of that job
 RUN_DIR/job/KEY/token        of the Ray cluster; the head makes it
 RUN_DIR/job/KEY/address      ip:port of the head, when it listens
-RUN_DIR/job/KEY/node-N       how node N fares: ``joined``, or why it did not
+RUN_DIR/job/KEY/node-N       how node N fares: ``joined``, or an exit code and why it did not
 RUN_DIR/job/KEY/exit         the exit code of the training, at the end
 
 Each start of a job has a key of its own, so that nobody meets what a former start has left. Each file is whole or not
@@ -108,7 +108,7 @@ class Meeting:
         return bool(self._read("address"))
 
     def report(self, node: int, words: str) -> None:
-        """``JOINED``, or what went wrong in one line."""
+        """``JOINED``, or what went wrong in one line, behind an exit code."""
         with contextlib.suppress(OSError):
             self._write(f"node-{node}", words)
 
@@ -117,9 +117,10 @@ class Meeting:
         return self._read(f"node-{node}")
 
     def say_exit(self, code: int) -> None:
-        """The training has ended."""
+        """The training has ended. The first word stands: who is ended because of it may speak, too."""
         with contextlib.suppress(OSError):
-            self._write("exit", str(code))
+            if self.exit_code() is None:
+                self._write("exit", str(code))
 
     def exit_code(self) -> int | None:
         """The training's, once it has ended."""
