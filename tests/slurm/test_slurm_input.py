@@ -8,17 +8,26 @@ import shutil
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import Job, SlurmCluster
 from tests.slurm.runs import log_of, submitted, training
 
 from whorl.cluster.slurm import await_start
 from whorl.envs.mpi_memory import SHM, mpich_form
 from whorl.errors import WhorlError
 
+REFUSED_WITHIN_S = 30.0
+"""On a machine that is busy: what is refused waits for nothing."""
 TRAIN = ("--", "train", "ppo", "CartPole-v1")
+
+
+def lasted_s(job: Job) -> float:
+    """From the start of a job to its end, as Slurm saw it."""
+    start, end = (datetime.fromisoformat(job.fields[name]) for name in ("StartTime", "EndTime"))
+    return (end - start).total_seconds()
 
 
 def refused(slurm: SlurmCluster, *words: object) -> str:
@@ -219,6 +228,7 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are(
     job = submitted(slurm, *words, *training(run_dir, engine, 100))
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("FAILED", 2), log_of(run_dir)
+    assert lasted_s(ended) < REFUSED_WITHIN_S
     lines = [line for line in log_of(run_dir).splitlines() if "error" in line]
     assert len(lines) == 1
     assert "--interface ipogif0" in lines[0]
@@ -228,7 +238,9 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are(
 @pytest.mark.verify
 def test_a_full_partition_is_said_within_the_deadline(slurm: SlurmCluster, tmp_path: Path) -> None:
     slurm.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    began = time.monotonic()
     done = slurm.whorl("slurm", "--submit", "--start-within", 3, *training(tmp_path / "run", "local", 100))
+    assert time.monotonic() - began < 3 + REFUSED_WITHIN_S
     assert done.returncode == 1
     assert "did not start within 3 s (" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -249,6 +261,7 @@ def test_a_head_that_cannot_be_reached_is_said_within_the_deadline(slurm: SlurmC
     job = submitted(slurm, *words, *training(run_dir, "ray", 100))
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("FAILED", 1), log_of(run_dir)
+    assert lasted_s(ended) < 60, "it gave up before --join-timeout: the head listens, and would have answered"
     lines = [line for line in log_of(run_dir).splitlines() if "whorl: error: " in line]
     assert len(lines) == 1, lines
     assert "node 1 could not join: the head at 127.0.0.1:1 cannot be reached" in lines[0]
