@@ -43,6 +43,11 @@ def claim(run_dir: Path) -> RunLock:
         ) from None
 
 
+def is_claimed(run_dir: Path) -> bool:
+    """Whether a batch process lives."""
+    return is_held(run_dir / "job" / "lock")
+
+
 def _job_in(folder: Path) -> str:
     try:
         return f"job {(folder / 'current').read_text().partition('-')[0]}"
