@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 
 from whorl.cluster.addresses import address_of, head_address, interface_of, route_to, wait_until_reachable
-from whorl.cluster.allocation import Share, expand_nodes, find_allocation, node_index, own_share, rank_index
+from whorl.cluster.allocation import (
+    Share,
+    cpus_of_nodes,
+    expand_nodes,
+    find_allocation,
+    node_index,
+    own_share,
+    rank_index,
+)
 from whorl.cluster.job import BatchJob
-from whorl.cluster.meeting import JOINED, Meeting, current_meeting
+from whorl.cluster.meeting import JOINED, Meeting, claim, current_meeting
 from whorl.cluster.orders import JobOrder
 from whorl.cluster.restarts import note_start
 from whorl.cluster.timing import TimeLimit, clock, job_end, seconds_of
@@ -54,6 +62,21 @@ def test_what_is_ours_of_a_node_comes_from_the_allocation() -> None:
         node_index({})
     assert rank_index({"SLURM_PROCID": "0", "PMI_RANK": "3"}) == 3
     assert rank_index({}) == 0
+    assert cpus_of_nodes({"SLURM_JOB_CPUS_PER_NODE": "4"}) == 4
+    assert cpus_of_nodes({"SLURM_JOB_CPUS_PER_NODE": "36(x3),4,2(x2)"}) == 116
+    assert cpus_of_nodes({}) == 0
+
+
+def test_an_interface_is_looked_for_where_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``salloc`` may run its command on a machine that is none of the job's nodes."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    job = BatchJob(JobOrder("slurm", tmp_path, "1", "ray", tmp_path / "node.sh", interface="ib7"))
+    assert job._launch(Meeting(tmp_path, "7-abc"), ["train"])[0] == "srun"
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    with pytest.raises(BadInputError, match="--interface ib7"):
+        job._launch(Meeting(tmp_path, "7-abc"), ["train"])
 
 
 def test_a_head_is_told_where_the_others_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +160,17 @@ def test_nodes_meet_in_files_that_only_their_owner_can_read(tmp_path: Path) -> N
     assert not head.folder.exists(), "what a former start has left is cleared away"
     again.close()
     assert not (tmp_path / "job" / "current").exists()
+
+
+def test_a_run_directory_is_one_jobs_from_its_start_to_its_end(tmp_path: Path) -> None:
+    """Also while its nodes come up: nobody holds the run's own lock then."""
+    with claim(tmp_path):
+        meeting = Meeting(tmp_path, "7-abc")
+        meeting.open()
+        with pytest.raises(RunBusyError, match=r"job 7 starts or runs here \(pid \d+ on .*\); wait for it"):
+            claim(tmp_path)
+        assert meeting.folder.is_dir()
+    claim(tmp_path).close()
 
 
 def test_starts_without_progress_are_bounded(tmp_path: Path) -> None:

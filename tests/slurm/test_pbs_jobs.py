@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.runs import log_of, result_of, training, weights_of
+
+from whorl.cluster.timing import job_end
 
 
 def test_a_printed_script_asks_for_what_was_said(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -20,9 +24,49 @@ def test_a_printed_script_asks_for_what_was_said(slurm: SlurmCluster, tmp_path: 
     assert "-l select=3:ncpus=2:ngpus=1:mem=2048mb" in asked
     assert {"-l walltime=48:00:00", "-l place=scatter:excl", "-q express", "-A lab", "-r y"} <= set(asked)
     subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=True)
+    done = slurm.whorl("pbs", "--exclusive", "--print", *training(tmp_path / "run", "local", 100))
+    assert "\n#PBS -l place=excl\n" in done.stdout
     kinds = ("--head-gpus-per-node", 2, "--worker-nodes", 4, "--worker-cpus-per-node", 8)
     done = slurm.whorl("pbs", *kinds, "--print", *training(tmp_path / "run", "ray", 100))
     assert "#PBS -l select=1:ncpus=1:ngpus=2+4:ncpus=8" in done.stdout
+
+
+PBSDSH = """#!/bin/bash
+# As PBS's: starts the command on each node, in an environment of PBS's own making.
+[ "$1" = -- ] && shift
+for node in 0 1; do
+  env -i HOME="$HOME" PATH=/usr/bin:/bin PBS_JOBID="$PBS_JOBID" PBS_NODENUM="$node" NCPUS=2 "$@" &
+done
+wait
+"""
+
+
+def test_pbsdsh_starts_nodes_that_know_when_their_job_ends(slurm: SlurmCluster, tmp_path: Path) -> None:
+    run_dir, commands, nodefile = tmp_path / "run", tmp_path / "commands", tmp_path / "nodes"
+    commands.mkdir()
+    for name, text in {"pbsdsh": PBSDSH, "qstat": "#!/bin/sh\nexit 1\n"}.items():
+        (commands / name).write_text(text)
+        (commands / name).chmod(0o755)
+    nodefile.write_text("127.0.0.1\nlocalhost\n")
+    prologue = tmp_path / "prologue.sh"
+    prologue.write_text(f'[ -z "$PBS_NODENUM" ] || env > {tmp_path}/environ-$PBS_NODENUM\n')
+    words = ("--nodes", 2, "--cpus-per-node", 2, "--time", 10, "--prologue", prologue, "--interface", "lo")
+    shown = slurm.whorl("pbs", *words, "--print", *training(run_dir, "ray", 500))
+    assert shown.returncode == 0, shown.stderr
+    script = tmp_path / "job.sh"
+    script.write_text(shown.stdout)
+    began = time.time()
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("SLURM")}
+    environ |= {"PATH": f"{commands}:{environ['PATH']}", "PBS_JOBID": "7.server", "PBS_NODEFILE": str(nodefile)}
+    done = subprocess.run(["bash", script], env=environ, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr + log_of(run_dir)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(500)
+    assert sorted(path.name.rpartition("-")[2] for path in (run_dir / "logs" / "ray").iterdir()) == ["0", "1"]
+    for node in range(2):
+        lines = (tmp_path / f"environ-{node}").read_text().splitlines()
+        end = job_end({name: text for name, _, text in (line.partition("=") for line in lines) if "WHORL" in name})
+        assert end is not None
+        assert began + 599 <= end <= time.time() + 600
 
 
 @pytest.mark.verify

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -240,6 +241,25 @@ def test_learners_and_actors_on_nodes_of_different_kinds(slurm: SlurmCluster, tm
 
 
 @pytest.mark.verify
+@pytest.mark.parametrize(("heads", "restarts"), [(1, "1"), (2, "0")])
+def test_a_run_on_nodes_of_two_kinds_survives_a_lost_one(
+    slurm: SlurmCluster, tmp_path: Path, heads: int, restarts: str
+) -> None:
+    """Where a single node is for learners, Slurm requeues the job, told or not that it is not to."""
+    run_dir = tmp_path / "run"
+    kinds = ("--head-nodes", heads, "--worker-nodes", 2, "--worker-cpus-per-node", 3)
+    job = submitted(slurm, *kinds, "--time", 10, *training(run_dir, "ray", LONG["ray"]))
+    await_updates(slurm, run_dir, job, 5)
+    slurm.lose(f"n{heads + 2}")
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert ended.fields["Restarts"] == restarts
+    result = result_of(run_dir)
+    assert (result["restarts"].get("actor", 0) > 0) == (restarts == "0")
+    assert result["weights_sha256"] == weights_of(LONG["ray"])
+
+
+@pytest.mark.verify
 @pytest.mark.parametrize("engine", ["ray", "mpi"])
 def test_cartpole_is_learnt_on_three_nodes(slurm: SlurmCluster, tmp_path: Path, engine: str) -> None:
     run_dir = tmp_path / "run"
@@ -252,11 +272,12 @@ def test_cartpole_is_learnt_on_three_nodes(slurm: SlurmCluster, tmp_path: Path, 
 
 
 @pytest.mark.verify
-def test_inside_an_allocation_it_runs_at_once(slurm: SlurmCluster, tmp_path: Path) -> None:
-    import sys
-
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_inside_an_allocation_it_runs_at_once_on_all_that_is_there(
+    slurm: SlurmCluster, tmp_path: Path, engine: str
+) -> None:
     run_dir = tmp_path / "run"
-    words = [sys.executable, "-m", "whorl", "slurm", "--cpus-per-node", "2", *map(str, training(run_dir, "mpi", 2000))]
+    words = [sys.executable, "-m", "whorl", "slurm", *map(str, training(run_dir, engine, 2000))]
     done = subprocess.run(
         ["salloc", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=2", *words],
         env=slurm.environ,

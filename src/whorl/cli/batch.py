@@ -13,7 +13,7 @@ from pathlib import Path
 
 from whorl.cli import resume, train
 from whorl.cli.parser import Parser, positive_integer
-from whorl.cluster.orders import ALONE, MPI, RAY, JobOrder
+from whorl.cluster.orders import ALONE, HEAD_RESOURCE, MPI, RAY, WORKER_RESOURCE, JobOrder
 from whorl.cluster.request import Part, Request, read_prologue
 from whorl.cluster.timing import seconds_of
 from whorl.config.schema import Config
@@ -21,7 +21,7 @@ from whorl.errors import BadInputError
 
 _OF_NODES = {
     "nodes": ("N", "Nodes. Default: 1."),
-    "cpus_per_node": ("C", "CPUs of each node. Default: 1."),
+    "cpus_per_node": ("C", "CPUs of each node. Default: 1; with --exclusive, all of them."),
     "gpus_per_node": ("G", "GPUs of each node. Default: none."),
     "mem": ("SIZE", "Memory of each node: 4000 (megabytes), 16G. Default: as the batch system has it."),
     "partition": ("NAME", "Partition (Slurm) or queue (PBS)."),
@@ -85,9 +85,10 @@ def training_of(words: list[str]) -> Training:
     return Training(tuple(moved), config, run_dir, is_new=False)
 
 
-def parts_of(arguments: argparse.Namespace) -> tuple[Part, ...]:
-    """The nodes that are asked for: all alike, or some for learners and others for actors."""
-    everybody = _part(arguments, "", Part())
+def parts_of(arguments: argparse.Namespace, *, whole_nodes: bool = False) -> tuple[Part, ...]:
+    """The nodes that are asked for: all alike, or some for learners and others for actors. ``whole_nodes``: where no
+    number of CPUs is said, those that the job comes to have."""
+    everybody = _part(arguments, "", Part(cpus_per_node=0 if whole_nodes else 1))
     named = [f"{kind}_{name}" for kind in ("head", "worker") for name in _OF_NODES]
     if not any(getattr(arguments, name) for name in named):
         return (everybody,)
@@ -107,7 +108,7 @@ def _part(arguments: argparse.Namespace, prefix: str, default: Part) -> Part:
             continue
         option = _option(prefix + name)
         if name in _COUNTS:
-            changes[name] = positive_integer(text, option)
+            changes[name] = 0 if text == "0" and not _COUNTS[name] else positive_integer(text, option)
         elif name == "mem":
             changes["memory_mb"] = _megabytes(text, option)
         else:
@@ -128,9 +129,10 @@ def launch_of(config: Config, nodes: int) -> str:
     return ALONE
 
 
-def drafted(arguments: argparse.Namespace, training: Training) -> Request:
+def drafted(arguments: argparse.Namespace, training: Training, *, whole_nodes: bool = False) -> Request:
     """The job before it has a place: refused, if it is, before a directory is made."""
-    draft = request_of(arguments, training, training.run_dir or Path("runs"), parts_of(arguments))
+    parts = parts_of(arguments, whole_nodes=whole_nodes)
+    draft = request_of(arguments, training, training.run_dir or Path("runs"), parts)
     order_of(arguments, "", training, draft)
     return draft
 
@@ -180,9 +182,11 @@ def order_of(arguments: argparse.Namespace, system: str, training: Training, req
         )
     heads = request.parts[0].nodes if len(request.parts) > 1 else 0
     words = training.words
-    if heads and launch == RAY and training.is_new:
-        from whorl.cluster.node import HEAD_RESOURCE, WORKER_RESOURCE
-
+    if heads and not training.is_new and not training.config.engine.learner_resources.get(HEAD_RESOURCE):
+        raise BadInputError(
+            f"{training.run_dir}: was begun on nodes of one kind, and goes on so: leave out --head-... and --worker-..."
+        )
+    if heads and training.is_new:
         places = (f"engine.learner_resources.{HEAD_RESOURCE}=1", f"engine.actor_resources.{WORKER_RESOURCE}=1")
         words = (*words, *(word for place in places for word in ("--set", place)))
     return JobOrder(

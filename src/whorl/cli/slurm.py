@@ -45,8 +45,8 @@ def _train(arguments: argparse.Namespace) -> int:
     from whorl.cluster.slurm import script_of
 
     training = training_of(arguments.words)
-    draft = drafted(arguments, training)
     allocation = None if arguments.print or arguments.submit else find_allocation(system="slurm")
+    draft = drafted(arguments, training, whole_nodes=arguments.exclusive or allocation is not None)
     if not (arguments.print or arguments.submit or allocation):
         raise BadInputError("not inside an allocation of Slurm: --submit queues a job, --print shows its script")
     request, order = reserved(arguments, "slurm", training, draft)
@@ -82,7 +82,7 @@ def _submit(arguments: argparse.Namespace, script: str, run_dir: Path) -> int:
 
 def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
     from whorl.cluster.meeting import current_meeting
-    from whorl.cluster.orders import RAY, JobOrder
+    from whorl.cluster.orders import HEAD_RESOURCE, RAY, JobOrder
     from whorl.cluster.slurm import script_of
     from whorl.runs.directory import RunDirectory
     from whorl.trainer import stored_config
@@ -95,12 +95,12 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
         raise BadInputError(f"{run_dir}: runs on engine {config.engine.name}, which no node can join; engine ray can")
     current_meeting(directory.path)
     training = training_of(["resume", str(run_dir)])
-    parts = parts_of(arguments)
+    parts = parts_of(arguments, whole_nodes=arguments.exclusive)
     if len(parts) > 1:
         raise BadInputError("nodes that join are for actors: leave out --head-... and --worker-...")
     request = replace(request_of(arguments, training, directory.path.absolute(), parts), requeue=False)
     request = replace(request, name=f"join-{request.name}"[:60])
-    heads = int(bool(config.engine.learner_resources.get("head")))
+    heads = int(bool(config.engine.learner_resources.get(HEAD_RESOURCE)))
     key = secrets.token_hex(4)
     order = JobOrder(
         system="slurm",

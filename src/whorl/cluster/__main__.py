@@ -52,7 +52,11 @@ def _first(words: list[str]) -> int:
     given = parser.parse_args(own)
     if (allocation := find_allocation()) is not None:
         others = [node for node in allocation.nodes if node != os.environ.get("SLURMD_NODENAME")]
-        os.environ.update(one_network_device(given.interface, others))
+        try:
+            os.environ.update(one_network_device(given.interface, others))
+        except WhorlError as error:
+            Meeting(given.run_dir, given.key).say_exit(error.exit_code)  # the ranks elsewhere are ended without a word
+            raise
     sys.argv = ["whorl", *training]
     code = EXIT_FAILED
     try:

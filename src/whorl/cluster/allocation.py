@@ -46,6 +46,11 @@ def find_allocation(environ: Mapping[str, str] = os.environ, system: str = "") -
     return None
 
 
+def is_first_node(allocation: Allocation, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is on the first node of its job. A batch script is; a command of ``salloc`` is often not."""
+    return allocation.system == "pbs" or environ.get("SLURMD_NODENAME") == allocation.nodes[0]
+
+
 def node_index(environ: Mapping[str, str] = os.environ) -> int:
     """Which of the job's nodes this is, where one process was started on each."""
     index = _number(environ, *_NODE_INDEX)
@@ -60,6 +65,12 @@ def rank_index(environ: Mapping[str, str] = os.environ) -> int:
     """Which of the processes this is that an MPI's launcher has started; 0 for one alone. Its own word comes first:
     Slurm or PBS may have started the launcher's helpers, one on each node."""
     return _number(environ, *_RANK_INDEX) or 0
+
+
+def cpus_of_nodes(environ: Mapping[str, str] = os.environ) -> int:
+    """CPUs that Slurm has given to the job, on all its nodes together; 0 where it does not say."""
+    found = re.findall(r"(\d+)(?:\(x(\d+)\))?", environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    return sum(int(cpus) * int(nodes or 1) for cpus, nodes in found)
 
 
 def own_share(environ: Mapping[str, str] = os.environ) -> Share:

@@ -16,9 +16,9 @@ import time
 from types import FrameType
 
 from whorl.cluster.addresses import address_of
-from whorl.cluster.allocation import find_allocation
-from whorl.cluster.launching import alone, as_ranks, clean_environ, on_every_node
-from whorl.cluster.meeting import Meeting, current_meeting
+from whorl.cluster.allocation import find_allocation, is_first_node
+from whorl.cluster.launching import alone, as_ranks, on_every_node, start
+from whorl.cluster.meeting import Meeting, claim, current_meeting
 from whorl.cluster.orders import ALONE, MPI, JobOrder
 from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.request import WARN_S
@@ -56,6 +56,10 @@ class BatchJob:
         os.environ.setdefault(BEGAN, str(int(time.time())))
         if self._order.guest:
             return self._visit()
+        with claim(self._order.run_dir):
+            return self._host()
+
+    def _host(self) -> int:
         meeting = Meeting(self._order.run_dir, f"{self._allocation.job.partition('.')[0]}-{secrets.token_hex(4)}")
         meeting.open()
         try:
@@ -98,8 +102,8 @@ class BatchJob:
 
     def _launch(self, meeting: Meeting, words: list[str]) -> list[str]:
         order, allocation = self._order, self._allocation
-        if order.interface:
-            address_of(order.interface)  # this is the first node: refused here, once, and not by every node or rank
+        if order.interface and is_first_node(allocation):
+            address_of(order.interface)  # refused here, once, and not by every node or rank
         of_run = ["--run-dir", str(order.run_dir), "--key", meeting.key]
         if order.launch == ALONE:
             return alone(allocation, order, ["-m", "whorl.cluster", "first", *of_run, "--", *words])
@@ -118,7 +122,7 @@ class BatchJob:
 
     def _ranks(self, words: list[str]) -> int:
         """How many roles the plan has: found out as the training itself would, in a process of its own."""
-        asked = ["bash", str(self._order.node_script), "-m", "whorl", "slurm", "roles", "--", *words]
+        asked = [sys.executable, "-m", "whorl", "slurm", "roles", "--", *words]
         done = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.returncode)
@@ -132,7 +136,7 @@ class BatchJob:
     def _attend(self, command: list[str], meeting: Meeting) -> int | None:
         """Watch the step to its end; returns the training's exit code, None where it did not come to one."""
         self._updates_before = self._updates()
-        self._step = step = subprocess.Popen(command, env=clean_environ(os.environ))
+        self._step = step = start(command)
         limit = TimeLimit(WARN_S)
         while step.poll() is None:
             # A run that has begun knows itself when its time is over, and how long it needs to save.
@@ -185,10 +189,7 @@ class BatchJob:
 
     def _visit(self) -> int:
         meeting = current_meeting(self._order.run_dir)
-        step = subprocess.Popen(
-            on_every_node(self._allocation, self._order, self._node_words(meeting, ["none"])),
-            env=clean_environ(os.environ),
-        )
+        step = start(on_every_node(self._allocation, self._order, self._node_words(meeting, ["none"])))
         while step.poll() is None:
             time.sleep(_LOOK_EVERY_S)
         return EXIT_DONE if self._warned else step.returncode

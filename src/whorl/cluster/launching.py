@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+import subprocess
+import sys
 
-from whorl.cluster.allocation import Allocation
+from whorl.cluster.allocation import Allocation, cpus_of_nodes
 from whorl.cluster.orders import JobOrder
+from whorl.cluster.timing import BEGAN
 from whorl.errors import BadInputError
+from whorl.runs.files import os_reason
 
-_ALL_HERE = ("--kill-on-bad-exit=0",)
+_ALL_HERE = ("--mpi=none", "--kill-on-bad-exit=0")
+_STAY = ("--no-kill", *_ALL_HERE)
 _LAST_WORDS_S = 15
 _OF_BATCH = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK")
 """What sbatch was told; srun would take it for what it is told itself."""
 
 
-def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """For the launcher: nothing that it would take for an option."""
-    return {name: text for name, text in environ.items() if name not in _OF_BATCH}
+def start(command: list[str]) -> subprocess.Popen[bytes]:
+    """Run a launcher, in an environment without anything that it would take for an option."""
+    environ = {name: text for name, text in os.environ.items() if name not in _OF_BATCH}
+    try:
+        return subprocess.Popen(command, env=environ)
+    except OSError as error:
+        raise BadInputError(
+            f"{command[0]} cannot be run by the batch process ({os_reason(error)}): where --python starts a container, "
+            "bind the batch system's commands into it (docs/how-to/slurm.md)"
+        ) from None
 
 
 def on_every_node(allocation: Allocation, order: JobOrder, words: list[str]) -> list[str]:
@@ -28,17 +39,17 @@ def on_every_node(allocation: Allocation, order: JobOrder, words: list[str]) -> 
         groups = het_groups()
         if groups == 1:
             sizes = [f"--nodes={len(allocation.nodes)}", f"--ntasks={len(allocation.nodes)}", "--ntasks-per-node=1"]
-            return ["srun", *sizes, *_cpus(order.cpus_per_node), "--no-kill", "--mpi=none", *_ALL_HERE, *command]
+            return ["srun", *sizes, *_cpus(order.cpus_per_node), *_STAY, *command]
         parts: list[str] = []
         for group in range(groups):
             cpus = int(os.environ.get(f"SLURM_CPUS_PER_TASK_HET_GROUP_{group}", "0"))
-            mine = [f"--het-group={group}", "--ntasks-per-node=1", *_cpus(cpus), "--mpi=none", *_ALL_HERE]
+            mine = [f"--het-group={group}", "--ntasks-per-node=1", *_cpus(cpus), *_STAY]
             parts += [*([":"] if group else []), *mine, *command]
         return ["srun", *parts]
     if shutil.which("pbsdsh"):
-        return ["pbsdsh", "--", *command]
+        return ["pbsdsh", "--", *_told(), *command]
     if len(allocation.nodes) == 1:
-        return command
+        return [sys.executable, *words]
     raise BadInputError(f"neither srun nor pbsdsh is here to start something on {allocation.nodes[1]}")
 
 
@@ -56,20 +67,26 @@ def as_ranks(allocation: Allocation, order: JobOrder, ranks: int, words: list[st
     mpi = find_mpi("auto")
     hosts = [os.environ.get("PBS_NODEFILE", "")] if os.environ.get("PBS_NODEFILE") else []
     where = [("-f" if mpi.name == "mpich" else "--hostfile"), *hosts] if hosts else []
-    return [*mpi.command, *where, "-n", str(ranks), *command]
+    return [*mpi.command, *where, "-n", str(ranks), *_told(), *command]
 
 
 def alone(allocation: Allocation, order: JobOrder, words: list[str]) -> list[str]:
-    """One process on the first node, with all that the job has there."""
-    command = ["bash", str(order.node_script), *words]
+    """One process on the first node, with all that the job has there. Without srun it is this process's child, which
+    has the prologue behind it, and is in its container, already."""
     if _has_srun(allocation):
-        return ["srun", "--nodes=1", "--ntasks=1", *_cpus(order.cpus_per_node), "--mpi=none", *_ALL_HERE, *command]
-    return command
+        command = ["bash", str(order.node_script), *words]
+        return ["srun", "--nodes=1", "--ntasks=1", *_cpus(order.cpus_per_node), *_ALL_HERE, *command]
+    return [sys.executable, *words]
 
 
 def het_groups() -> int:
     """Of how many components a heterogeneous job of Slurm's is made; 1 for an ordinary one."""
     return int(os.environ.get("SLURM_HET_SIZE", "1"))
+
+
+def _told() -> list[str]:
+    """What processes elsewhere must know, where the launcher passes no environment on: when the job began."""
+    return ["env", f"{BEGAN}={os.environ[BEGAN]}"] if BEGAN in os.environ else []
 
 
 def _has_srun(allocation: Allocation) -> bool:
@@ -78,12 +95,12 @@ def _has_srun(allocation: Allocation) -> bool:
 
 
 def _cpus(count: int) -> list[str]:
-    count = count or int(os.environ.get("SLURM_CPUS_PER_TASK") or os.environ.get("SLURM_CPUS_ON_NODE") or 1)
-    return [f"--cpus-per-task={count}"]
+    """For the one process of each node; without a word, srun gives it all that the job has there."""
+    return [f"--cpus-per-task={count}"] * bool(count)
 
 
 def _check_room(allocation: Allocation, order: JobOrder, ranks: int) -> None:
-    room = order.cpus_per_node * len(allocation.nodes)
+    room = order.cpus_per_node * len(allocation.nodes) or cpus_of_nodes()
     if room and ranks > room:
         raise BadInputError(
             f"the plan needs {ranks} ranks and the job has {room} CPUs: ask for more --nodes or --cpus-per-node, or "

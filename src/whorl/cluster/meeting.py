@@ -1,9 +1,10 @@
 """How the nodes of a job find each other: small files in a folder of the run directory that only its owner can read.
 
-RUN_DIR/job/current          the key of the job that runs now
+RUN_DIR/job/lock             held by the batch process of the job that runs now, for as long as it lives
+RUN_DIR/job/current          the key of that job
 RUN_DIR/job/KEY/token        of the Ray cluster; the head makes it
 RUN_DIR/job/KEY/address      ip:port of the head, when it listens
-RUN_DIR/job/KEY/node-N       how node N fares: ``joined``, or why it did not
+RUN_DIR/job/KEY/node-N       how node N fares: ``joined``, or an exit code and why it did not
 RUN_DIR/job/KEY/exit         the exit code of the training, at the end
 
 Each start of a job has a key of its own, so that nobody meets what a former start has left. Each file is whole or not
@@ -19,10 +20,39 @@ from pathlib import Path
 
 from whorl.errors import BadInputError, RunBusyError, WhorlError
 from whorl.runs.files import os_reason, write_atomic
-from whorl.runs.lock import is_held
+from whorl.runs.lock import RunLock, is_held, read_holder
 
 JOINED = "joined"
 LOOK_EVERY_S = 0.2
+
+
+def claim(run_dir: Path) -> RunLock:
+    """The run directory for one batch process, from before it clears or writes anything there. The run's own lock comes
+    too late: it is not held while nodes come up."""
+    folder = run_dir / "job"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"{folder}: {os_reason(error)}") from error
+    try:
+        return RunLock(folder / "lock")
+    except RunBusyError:
+        raise RunBusyError(
+            f"{run_dir}: {_job_in(folder)} starts or runs here ({read_holder(folder / 'lock') or 'who is unknown'}); "
+            "wait for it, or cancel it first"
+        ) from None
+
+
+def is_claimed(run_dir: Path) -> bool:
+    """Whether a batch process lives."""
+    return is_held(run_dir / "job" / "lock")
+
+
+def _job_in(folder: Path) -> str:
+    try:
+        return f"job {(folder / 'current').read_text().partition('-')[0]}"
+    except OSError:
+        return "another job"
 
 
 class Meeting:
@@ -83,7 +113,7 @@ class Meeting:
         return bool(self._read("address"))
 
     def report(self, node: int, words: str) -> None:
-        """``JOINED``, or what went wrong in one line."""
+        """``JOINED``, or what went wrong in one line, behind an exit code."""
         with contextlib.suppress(OSError):
             self._write(f"node-{node}", words)
 
@@ -92,9 +122,10 @@ class Meeting:
         return self._read(f"node-{node}")
 
     def say_exit(self, code: int) -> None:
-        """The training has ended."""
+        """The training has ended. The first word stands: who is ended because of it may speak, too."""
         with contextlib.suppress(OSError):
-            self._write("exit", str(code))
+            if self.exit_code() is None:
+                self._write("exit", str(code))
 
     def exit_code(self) -> int | None:
         """The training's, once it has ended."""

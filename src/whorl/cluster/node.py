@@ -24,15 +24,16 @@ from typing import Any
 
 from whorl.cluster.addresses import head_address, wait_until_reachable
 from whorl.cluster.allocation import node_index, own_share
-from whorl.cluster.meeting import JOINED, LOOK_EVERY_S, Meeting
+from whorl.cluster.meeting import JOINED, LOOK_EVERY_S, Meeting, is_claimed
+from whorl.cluster.orders import HEAD_RESOURCE, WORKER_RESOURCE
 from whorl.cluster.ray_node import WARNINGS
+from whorl.cluster.restarts import requeue
 from whorl.engines.ray.private import ADDRESS, TOKEN_FILE, make_token, short_folder
-from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, WhorlError
+from whorl.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
 from whorl.runs.status import one_line
 
 REACH_S = 15.0
-HEAD_RESOURCE, WORKER_RESOURCE = "head", "worker"
-"""Of Ray: which nodes were asked for by ``--head-...`` and which by ``--worker-...``."""
+_BATCH_GONE_S = 30.0
 _PLENTY = 10_000.0
 _STORE_SHARE, _MOST_STORE_BYTES, _LEAST_STORE_BYTES = 0.25, 4 * 2**30, 80 * 2**20
 _RANK_NAMES = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE", "PMIX_RANK")
@@ -82,7 +83,7 @@ class Node:
             if not self._is_told_by_head():
                 where = f"node {self._index} ({socket.gethostname()})"
                 print(f"whorl: error: {where}: {error}", file=sys.stderr, flush=True)
-            self._meeting.report(self._index, one_line(str(error), 500))
+            self._meeting.report(self._index, f"{error.exit_code} {one_line(str(error), 500)}")
             if self._is_head:
                 self._meeting.say_exit(error.exit_code)
             return error.exit_code
@@ -132,7 +133,9 @@ class Node:
                 if heard == JOINED:
                     waiting.discard(node)
                 elif heard:
-                    raise WhorlError(f"node {node} could not join: {heard}")
+                    code, _, reason = heard.partition(" ")
+                    kind = BadInputError if code == str(EXIT_BAD_INPUT) else WhorlError
+                    raise kind(f"node {node} could not join: {reason}")
             if waiting and time.monotonic() > self._end:
                 raise WhorlError(
                     f"node {min(waiting)} did not join within {self._order.join_timeout_s:g} s: look at its log, or "
@@ -156,9 +159,23 @@ class Node:
             if self._order.guest and self._warned:
                 break
             if self._ray.poll() is not None:
+                self._have_it_come_back()
                 raise WhorlError("lost the cluster: its head is gone, or this node's Ray has ended")
             time.sleep(LOOK_EVERY_S)
         return EXIT_DONE
+
+    def _have_it_come_back(self) -> None:
+        """The first node may be lost, and the batch process with it, which requeues jobs otherwise. Slurm was told not
+        to end the job for a lost node, and would let it stand: the second node says it instead."""
+        if self._order.guest or self._index != 1 or "SLURM_JOB_ID" not in os.environ:
+            return
+        end = time.monotonic() + _BATCH_GONE_S
+        while self._meeting.exit_code() is None and time.monotonic() < end:
+            if not is_claimed(self._order.run_dir):
+                if requeue(os.environ["SLURM_JOB_ID"]):
+                    print("whorl: the first node was lost: the run goes on from its last checkpoint", flush=True)
+                return
+            time.sleep(LOOK_EVERY_S)
 
     # Ray
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 RAY, MPI, ALONE = "ray", "mpi", "alone"
+HEAD_RESOURCE, WORKER_RESOURCE = "head", "worker"
+"""Of Ray: which nodes were asked for by ``--head-...`` and which by ``--worker-...``."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ def script_of(request: Request, order: JobOrder) -> str:
     """The script that qsub takes."""
     options = [f"-N {request.name[:_LONGEST_NAME]}", f"-l select={'+'.join(map(_chunk, request.parts))}"]
     options += [f"-l walltime={clock(request.time_s)}"] * bool(request.time_s)
-    options += ["-l place=scatter:excl" if request.exclusive else "-l place=scatter"] * (request.nodes > 1)
+    places = [*["scatter"] * (request.nodes > 1), *["excl"] * request.exclusive]
+    options += [f"-l place={':'.join(places)}"] * bool(places)
     options += [f"-q {request.parts[0].partition}"] * bool(request.parts[0].partition)
     options += [f"-A {request.account}"] * bool(request.account)
     options += ["-S /bin/bash", f"-r {'y' if request.requeue else 'n'}", "-j oe", "-V"]

@@ -22,6 +22,7 @@ class Part:
 
     nodes: int = 1
     cpus_per_node: int = 1
+    """0: all that the job has there."""
     gpus_per_node: int = 0
     memory_mb: int = 0
     """0: as the batch system has it."""

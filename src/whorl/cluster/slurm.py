@@ -26,19 +26,20 @@ def script_of(request: Request, order: JobOrder) -> str:
     options += [f"--time={clock(request.time_s)}"] * bool(request.time_s)
     options += [f"--account={request.account}"] * bool(request.account)
     options += ["--exclusive"] * request.exclusive
-    options += [f"--output={request.run_dir}/logs/job-%j.log", "--open-mode=append"]
+    options += [f"--output={_log_of(request.run_dir)}", "--open-mode=append"]
     options += ["--requeue" if request.requeue else "--no-requeue", f"--signal=B:USR1@{request.warn_s}"]
     options += ["--no-kill"] * request.survives_nodes
     header = [f"#SBATCH {_word(option)}" for option in options]
     for part in others:
-        more = [*_of_part(part), *(["--exclusive"] * request.exclusive)]
+        more = [*_of_part(part), *(["--exclusive"] * request.exclusive), *(["--no-kill"] * request.survives_nodes)]
         header += ["#SBATCH hetjob", *(f"#SBATCH {_word(option)}" for option in more)]
     header.append(f"# Slurm opens the log before this runs: mkdir -p {shlex.quote(str(request.run_dir / 'logs'))}")
     return job_script(header, request, order)
 
 
 def _of_part(part: Part) -> list[str]:
-    options = [f"--nodes={part.nodes}", "--ntasks-per-node=1", f"--cpus-per-task={part.cpus_per_node}"]
+    options = [f"--nodes={part.nodes}", "--ntasks-per-node=1"]
+    options += [f"--cpus-per-task={part.cpus_per_node}"] * bool(part.cpus_per_node)
     gres = [*([f"gpu:{part.gpus_per_node}"] if part.gpus_per_node else []), *([part.gres] if part.gres else [])]
     options += [f"--gres={','.join(gres)}"] * bool(gres)
     options += [f"--mem={part.memory_mb}M"] * bool(part.memory_mb)
@@ -48,9 +49,19 @@ def _of_part(part: Part) -> list[str]:
 
 
 def _word(option: str) -> str:
-    """As sbatch reads its lines: quotes are needed for blanks only."""
+    """As sbatch reads its lines: much as a shell, but nothing is expanded between double quotes."""
     name, _, value = option.partition("=")
-    return f'{name}="{value}"' if re.search(r"[\s#&|;]", value) else option
+    if not re.search(r"[^\w@%+=:,./-]", value, re.ASCII):
+        return option
+    escaped = re.sub(r'(["\\])', r"\\\1", value)
+    return f'{name}="{escaped}"'
+
+
+def _log_of(run_dir: Path) -> str:
+    """As Slurm reads names of files: %j is the job's number, %% a per cent sign."""
+    if "\\" in str(run_dir):
+        raise BadInputError(f"--run-dir: Slurm cannot write a log to a path with a backslash; got {run_dir}")
+    return f"{str(run_dir).replace('%', '%%')}/logs/job-%j.log"
 
 
 def submit(script: Path, *options: str) -> str:
@@ -77,13 +88,18 @@ def await_start(job: str, within_s: float) -> None:
     """Wait for the job to run; take it back where it does not in time."""
     end = time.monotonic() + within_s
     while True:
-        done = subprocess.run(
-            ["squeue", "--noheader", "--jobs", job, "--format", "%T %r"],
-            capture_output=True,
-            text=True,
-            timeout=_ANSWER_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                ["squeue", "--noheader", "--jobs", job, "--format", "%T %r"],
+                capture_output=True,
+                text=True,
+                timeout=_ANSWER_S,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            raise WhorlError(
+                f"squeue does not answer: whether job {job} has started is not known; it was left as it is"
+            ) from None
         state, _, reason = done.stdout.strip().partition("\n")[0].partition(" ")
         if state not in ("PENDING", "CONFIGURING"):
             return
