@@ -44,6 +44,7 @@ CONTINUOUS_SLOWER = 10
 ACTORS, ENVS_PER_ACTOR = 2, 8
 SIZES: dict[Scale, tuple[int, int]] = {"smoke": (1, 6_000), "small": (3, 20_000), "paper": (3, 1_000_000)}
 """Seeds and environment steps."""
+ROLES = ("actor", "learner", "inference", "replay")
 MARK = "*"
 """Behind agents of another environment than the others'."""
 MIB = 2**20
@@ -112,7 +113,9 @@ def report(results: Results) -> Report:
     storage = _stacks(runs, storage_mib)
     marked = f"{MARK} on Pendulum-v1, with fewer steps; the others on CartPole-v1."
     figures = [
-        StackedBars(name=name, title=title, caption=f"{_range(stacks)} {more} {marked}", x=x, y=y, groups=stacks)
+        StackedBars(
+            name=name, title=title, caption=f"{_range(stacks, y)} {more} {marked}", x=x, y=y, groups=stacks, first=ROLES
+        )
         for name, title, y, stacks, more in (
             ("cpu", "CPU time of each role", "ms of CPU for each environment step", cpu, "Start included."),
             ("memory", "Memory of each role", "MiB of memory", memory, "Proportional."),
@@ -154,7 +157,7 @@ def _stacks(
     return found
 
 
-def _range(stacks: Mapping[str, Mapping[str, list[float]]]) -> str:
+def _range(stacks: Mapping[str, Mapping[str, list[float]]], unit: str) -> str:
     """Who takes least and most, with numbers, and which role takes most of it there."""
     sums = {name: sum(estimate(values).value for values in parts.values()) for name, parts in stacks.items() if parts}
     if not sums:
@@ -163,7 +166,8 @@ def _range(stacks: Mapping[str, Mapping[str, list[float]]]) -> str:
     parts = {role: estimate(values).value for role, values in stacks[most].items()}
     role = max(parts, key=parts.__getitem__)
     share = f"{100 * parts[role] / sums[most]:.0f} % of it {role}" if sums[most] else "none of it"
-    return f"Least: {least}, {plain_number(sums[least])}; most: {most}, {plain_number(sums[most])}, {share}."
+    ends = f"least: {least}, {plain_number(sums[least])}; most: {most}, {plain_number(sums[most])}, {share}."
+    return f"{unit[0].upper()}{unit[1:]}, {ends}"
 
 
 def _rows(runs: Mapping[str, Results]) -> list[tuple[str, ...]]:
