@@ -95,7 +95,7 @@ def _less(spread: list[float], cores: int) -> str:
         return f"{value:.2f} times, with {DATA_GENERATION_PROCESSES} processes on {cores} cores."
     return (
         f"It helps, with {value:.2f} times, and stays below the published {DATA_GENERATION_SPEED_UP:.2f}: likely "
-        f"because {DATA_GENERATION_PROCESSES} processes share {cores} cores here, which bear {cores} times at most."
+        f"because {DATA_GENERATION_PROCESSES} processes share {cores} cores here."
         if cores < DATA_GENERATION_PROCESSES
         else f"It helps, with {value:.2f} times, and stays below the published {DATA_GENERATION_SPEED_UP:.2f}."
     )
