@@ -182,7 +182,7 @@ class Bars(Figure):
                     self.published[name], place - 0.38, place + 0.38, color=_PUBLISHED, linewidth=2.0, linestyle="--",
                     label=label,
                 )  # fmt: skip
-        _name_bars(axes, list(known))
+        name_bars(axes, list(known))
         if self.log_y:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter("{x:,g}")
@@ -236,7 +236,7 @@ class Lines(Figure):
             axes.minorticks_off()
 
 
-def _name_bars(axes: Any, names: Sequence[str]) -> None:
+def name_bars(axes: Any, names: Sequence[str]) -> None:
     """Below their bars: in several lines, slanted or upright, as there is room."""
     room_pt = POINTS_PER_INCH * (axes.figure.get_figwidth() - 0.8) / max(1, len(names))
     places = range(len(names))

@@ -47,6 +47,7 @@ class Task:
     """Given the trainer and the size of the task."""
     learnt: Callable[[float], bool]
     first_seed: int
+    """Of those that the study uses. DDPG's settings were found with smaller ones: none of these was looked at then."""
     axis: str
 
 
@@ -139,7 +140,7 @@ TASKS = {
         },
         measure=known_return,
         learnt=lambda share: share >= 0.5,
-        first_seed=11,
+        first_seed=201,
         axis="critic's value of the start / return",
     ),
 }

@@ -26,7 +26,7 @@ class CellResult:
     cell: Cell
     values: dict[str, Any]
     """What its commands left: ``result`` (the run's ``result.json``), ``metrics`` (its
-    last line), ``found`` (of a probe), ``storage_bytes``."""
+    last line), ``found`` (of a probe), ``storage_bytes``, ``storage`` (bytes by kind of role)."""
     curve: dict[str, list[float]]
     """``env_steps``, ``wall_s`` (see ``since_start``) and ``return_mean`` of a run, thinned out."""
     seconds: list[float]
@@ -124,7 +124,7 @@ def taken(folder: Path, seconds: float) -> Taken:
 
 def read_cell(cell: Cell, folder: Path, commands: Sequence[Taken], origin: str = "") -> CellResult:
     """From what its commands wrote into its folder."""
-    values: dict[str, Any] = {"storage_bytes": size_of(folder)}
+    values: dict[str, Any] = {"storage_bytes": size_of(folder), "storage": storage_by_role(folder / "run")}
     curve: dict[str, list[float]] = {}
     for name, file in (("found", folder / "found.json"), ("result", folder / "run" / "result.json")):
         if file.is_file():
@@ -172,6 +172,21 @@ def size_of(folder: Path) -> int:
     """Bytes of all files below it; those with two names count once."""
     found = {(stat.st_dev, stat.st_ino): stat.st_size for file in folder.rglob("*") if (stat := file.lstat())}
     return sum(found.values())
+
+
+def storage_by_role(run: Path) -> dict[str, int]:
+    """Bytes of a run directory by whose files they are: logs are each role's own, checkpoints the learner's, but for
+    what replays keep in them; the rest is the run's."""
+    found: dict[str, int] = {}
+    for file in run.rglob("*"):
+        if file.is_file():
+            folder, kind = file.relative_to(run).parts[0], file.stem.partition("-")[0]
+            if folder == "checkpoints":
+                kind = "learner" if kind in ("learner", "ledger", "state", "manifest") else "replay"
+            elif folder != "logs":
+                kind = "run"
+            found[kind] = found.get(kind, 0) + file.stat().st_size
+    return found
 
 
 def from_plain(plain: dict[str, Any]) -> CellResult:

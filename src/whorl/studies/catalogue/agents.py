@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
+from whorl.studies.curves import mean_returns
 from whorl.studies.figures import Curves
-from whorl.studies.findings import Finding, judge, side_by_side
+from whorl.studies.findings import Finding, judge, plain_number, side_by_side
 from whorl.studies.published import BOOSTER_EPISODE_STEPS, BOOSTER_EPISODES, CARTPOLE_SOLVED, EXARL
 from whorl.studies.results import Results
 from whorl.studies.stats import Estimate, difference, estimate
@@ -32,21 +33,35 @@ TASKS = {
 PAPER_STEPS = BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS
 SIZES: dict[Scale, tuple[int, dict[str, int]]] = {
     "smoke": (1, dict(zip(TASKS, (4_000, 4_000, 2_500, 2_500), strict=True))),
-    "small": (3, dict(zip(TASKS, (60_000, 60_000, 15_000, 20_000), strict=True))),
+    "small": (10, dict(zip(TASKS, (60_000, 40_000, 15_000, 20_000), strict=True))),
     "paper": (10, dict.fromkeys(TASKS, PAPER_STEPS)),
 }
 """Seeds, and environment steps by task."""
+LONGER: dict[Scale, dict[str, int]] = {
+    "smoke": {},
+    "small": {"a2c": 200_000, "a3c": 200_000, "impala": 100_000},
+    "paper": {},
+}
+"""On CartPole, of agents that take few gradient steps for each environment step: their presets are made for 250,000 to
+1,000,000 of them, DQN's for 100,000."""
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
     """Every agent on each task it can do, with its presets where there are any."""
-    seeds, steps = SIZES[scale]
+    seeds, _ = SIZES[scale]
     return [
-        Training(agent, env, steps[env], {"engine": engine}, settings).cell({"env": env, "agent": name}, seed)
+        Training(agent, env, _steps(scale, env, name), {"engine": engine}, settings).cell(
+            {"env": env, "agent": name}, seed
+        )
         for seed in range(1, seeds + 1)
         for env, agents in TASKS.items()
         for name, (agent, settings) in agents.items()
     ]
+
+
+def _steps(scale: Scale, env: str, name: str) -> int:
+    usual = SIZES[scale][1][env]
+    return LONGER[scale].get(name, usual) if env == "CartPole-v1" else usual
 
 
 def report(results: Results) -> Report:
@@ -54,34 +69,48 @@ def report(results: Results) -> Report:
     cartpole = results.where(env="CartPole-v1").by("agent")
     booster = results.where(env="whorl/Booster-v0").by("agent")
     pendulum = results.where(env="Pendulum-v1").by("agent")
-    reached = judge(
-        "dqn_reaches_200_on_cartpole",
-        f"DQN comes to {CARTPOLE_SOLVED:.0f} on CartPole as well",
-        _estimate(_best(cartpole.get("dqn"))),
-        above=CARTPOLE_SOLVED,
-        unit="best mean return",
-        published="DQN (MLP or LSTM) did not come to 200; A2C and A3C did",
-        because="Stored transitions are what they should be (s, a, r, s'), and actors act with the newest weights.",
-        otherwise="Runs of this length are too short for DQN's preset.",
-    )
+    solved = [_comes_to_200(name, cartpole.get(name)) for name in DISCRETE if name != "impala"]
+    means = mean_returns({name: booster[name] for name in ("a2c", "dqn-lstm") if name in booster})
+    areas = [means.get(name, []) for name in ("a2c", "dqn-lstm")]
     converged = judge(
         "a2c_converges_faster_than_lstm_dqn",
         "A2C converges faster than LSTM DQN on the Booster",
-        _difference(_area(booster.get("a2c")), _area(booster.get("dqn-lstm"))),
+        _difference(*areas),
         above=0.0,
-        unit="of mean return over the run",
+        since="as fast",
+        unit="of mean return over the environment steps that both have",
         published="slightly faster",
-        otherwise="A2C's preset is made for 25 times as many environment steps.",
+        because=_beside(areas, "mean return"),
+        otherwise=f"{_beside(areas, 'mean return')} Likely: its preset is made for many more environment steps.",
     )
+    shares = [
+        [100 * share for share in booster[name].numbers("metrics.converged_mean")] if name in booster else []
+        for name in ("a2c", "dqn-lstm")
+    ]
+    within = judge(
+        "a2c_is_converged_more_often_than_lstm_dqn",
+        "A2C holds the magnet current within its tolerance more often than LSTM DQN, at the end",
+        _difference(*shares),
+        above=0.0,
+        since="as often",
+        unit="percentage points of the ticks",
+        published="slightly faster (of what it calls converged; no figure)",
+        because=_beside(shares, "% of ticks"),
+        otherwise=f"{_beside(shares, '% of ticks')} Likely: its preset is made for many more environment steps.",
+    )
+    ends = [_final(pendulum.get(name)) for name in ("td3", "ddpg")]
     matched = judge(
         "td3_matches_ddpg",
         "TD3 is no worse than DDPG on Pendulum",
-        _difference(_final(pendulum.get("td3")), _final(pendulum.get("ddpg"))),
+        _difference(*ends),
         above=-100.0,
+        since="some 5 % of what lies between a random policy and a good one: a convention",
         unit="of return, TD3 less DDPG",
         published="TD3 matched DDPG (sync)",
+        because=_beside(ends, "return", ("TD3", "DDPG")),
+        otherwise=_beside(ends, "return", ("TD3", "DDPG")),
     )
-    findings: list[Finding] = [reached, converged, matched]
+    findings: list[Finding] = [*solved, converged, within, matched]
     held = {name: _final(group) for name, group in results.where(env="whorl/BoosterContinuous-v0").by("agent").items()}
     figures = [
         Curves(
@@ -93,8 +122,15 @@ def report(results: Results) -> Report:
             groups={name: group.curves() for name, group in results.where(env=env).by("agent").items()},
         )
         for env, caption in (
-            ("CartPole-v1", f"{reached.claim}: {reached.shown}, {reached.state}."),
-            ("whorl/Booster-v0", f"{converged.claim}: {converged.shown}, {converged.state}."),
+            (
+                "CartPole-v1",
+                f"Best mean return: {side_by_side({name: _best(group) for name, group in cartpole.items()})}.",
+            ),
+            (
+                "whorl/Booster-v0",
+                f"{converged.claim}: {converged.shown}, {converged.state}. "
+                f"{within.claim}: {within.shown}, {within.state}.",
+            ),
             ("Pendulum-v1", f"{matched.claim}: {matched.shown}, {matched.state}."),
             (
                 "whorl/BoosterContinuous-v0",
@@ -116,22 +152,38 @@ def report(results: Results) -> Report:
     return Report(findings, figures, [table], remarks)
 
 
+def _comes_to_200(name: str, group: Results | None) -> Finding:
+    """On CartPole, as published or not: A2C and A3C do, DQN does not."""
+    title, does = name.replace("-", " ").upper(), name in ("a2c", "a3c")
+    best = _best(group)
+    steps = max((xs[-1] for xs, _ in group.curves()), default=0.0) if group else 0.0
+    shown = f"Of {len(best)} runs of {plain_number(steps)} steps {sum(x > CARTPOLE_SOLVED for x in best)} came to it."
+    return judge(
+        f"{name.replace('-', '_')}_{'comes_to' if does else 'stays_below'}_200_on_cartpole",
+        f"{title} {'comes to' if does else 'stays below'} {CARTPOLE_SOLVED:.0f} on CartPole",
+        estimate(best) if best else None,
+        above=CARTPOLE_SOLVED if does else None,
+        below=None if does else CARTPOLE_SOLVED,
+        since="the document's mark",
+        unit="best mean return",
+        published="A2C and A3C came to 200 with the off-policy correction" if does else "DQN, MLP or LSTM, did not",
+        because=shown + (" Here data is fresh, and needs no correction." if name == "a2c" else ""),
+        otherwise=shown
+        if does
+        else f"{shown} Likely because stored transitions are what they should be (s, a, r, s').",
+    )
+
+
+def _beside(sides: list[list[float]], what: str, names: tuple[str, str] = ("A2C", "LSTM DQN")) -> str:
+    return f"{what[0].upper()}{what[1:]}: {side_by_side(dict(zip(names, sides, strict=True)))}."
+
+
 def _final(group: Results | None) -> list[float]:
     return group.numbers("result.return_mean") if group else []
 
 
 def _best(group: Results | None) -> list[float]:
     return [float(np.max(ys)) for _, ys in group.curves()] if group else []
-
-
-def _area(group: Results | None) -> list[float]:
-    """Mean of the curve over environment steps."""
-    curves = group.curves() if group else []
-    return [float(np.trapezoid(ys, xs) / (xs[-1] - xs[0])) for xs, ys in curves if len(xs) > 1]
-
-
-def _estimate(values: list[float]) -> Estimate | None:
-    return estimate(values) if values else None
 
 
 def _difference(first: list[float], second: list[float]) -> Estimate | None:

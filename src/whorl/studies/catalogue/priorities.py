@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, probe
@@ -11,6 +14,7 @@ from whorl.studies.priority_tasks import TASKS
 from whorl.studies.published import EXARL
 from whorl.studies.results import Results
 from whorl.studies.stats import ratio
+from whorl.types import Array
 
 SIDES = {"uniform": False, "prioritised": True}
 SEEDS: dict[Scale, int] = {"smoke": 2, "small": 10, "paper": 30}
@@ -54,33 +58,38 @@ def report(results: Results) -> Report:
         groups |= {f"{agent}, {name}": values for name, values in steps.items()}
         uniform, prioritised = (steps.get(name, []) for name in SIDES)
         found = ratio(uniform, prioritised) if uniform and prioritised else None
+        ended = {name: sum(not one.values["found"]["learnt"] for one in side) for name, side in sides.items()}
+        cut = ended.get("uniform", 0) > 0
+        runs = ", ".join(f"{count} of {len(steps[name])} {name}" for name, count in ended.items())
+        seen = f"Gradient steps: {side_by_side(steps)}; runs that ended before they had learnt: {runs}."
+        if cut:
+            seen += " Those count with the steps they had, so that the ratio is a lower bound."
         finding = judge(
             f"prioritised_replay_helps_{agent}",
             f"Prioritised replay learns a rare reward sooner ({agent.upper()})",
             found,
             above=1.0,
-            unit="times fewer gradient steps",
+            since="as many steps",
+            unit="times fewer gradient steps" + (", or more" if cut else ""),
             published="prioritised replay sped DDPG up (no figure)" if agent == "ddpg" else "",
-            because="The rows that matter are few, and prioritised draws find them.",
-            otherwise="It cannot help where uniform draws find the rare rows soon enough.",
+            because=f"{seen} The rows that matter are few, and prioritised draws find them.",
+            otherwise=f"{seen} It cannot help where uniform draws find the rare rows soon enough.",
         )
         findings.append(finding)
         for name, side in sides.items():
             learnt = sum(bool(one.values["found"]["learnt"]) for one in side)
             rows.append((agent, name, f"{np.median(steps[name]):,.0f}", f"{learnt} of {len(steps[name])}"))
+        longest = max(of_agent.numbers("found.gradient_steps"), default=0.0)
         figures.append(
             Curves(
                 name=f"learning-{agent}",
                 title=f"{agent.upper()}: {TASKS[agent].axis}",
-                caption=f"{finding.claim}: {finding.shown}; {finding.state}. A run ends when it has learnt.",
+                caption=f"{finding.claim}: {finding.shown}; {finding.state}. A run ends when it has learnt, "
+                "and keeps its last value here.",
                 x="gradient steps",
                 y=TASKS[agent].axis,
                 groups={
-                    name: [
-                        (np.array(one.values["found"]["taken"], float), np.array(one.values["found"]["measured"]))
-                        for one in side
-                    ]
-                    for name, side in sides.items()
+                    name: [_to_the_end(one.values["found"], longest) for one in side] for name, side in sides.items()
                 },
             )
         )
@@ -94,6 +103,14 @@ def report(results: Results) -> Report:
     )
     header = ("agent", "draws", "gradient steps, median", "learnt")
     return Report(findings, [bars, *figures], [Table("Gradient steps", header, rows)])
+
+
+def _to_the_end(found: Mapping[str, Any], longest: float) -> tuple[Array, Array]:
+    """A run's curve, with its last value kept as far as the longest run goes: their mean covers all of it."""
+    taken, measured = found["taken"], found["measured"]
+    if taken[-1] >= longest:
+        return np.array(taken, float), np.array(measured, float)
+    return np.array([*taken, longest], float), np.array([*measured, measured[-1]], float)
 
 
 STUDY = Study(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
-from whorl.studies.figures import Bars
-from whorl.studies.findings import judge
+from whorl.studies.findings import judge, plain_number, side_by_side
 from whorl.studies.published import RAY
 from whorl.studies.results import CellResult, Results
-from whorl.studies.stats import ratio
+from whorl.studies.stacked import StackedBars
+from whorl.studies.stats import estimate, ratio
 
 PAIRS: tuple[tuple[str, str], ...] = (
     ("ppo", "sync"),
@@ -43,6 +44,9 @@ CONTINUOUS_SLOWER = 10
 ACTORS, ENVS_PER_ACTOR = 2, 8
 SIZES: dict[Scale, tuple[int, int]] = {"smoke": (1, 6_000), "small": (3, 20_000), "paper": (3, 1_000_000)}
 """Seeds and environment steps."""
+ROLES = ("actor", "learner", "inference", "replay")
+MARK = "*"
+"""Behind agents of another environment than the others'."""
 MIB = 2**20
 
 
@@ -71,89 +75,114 @@ def bytes_per_step(one: CellResult) -> float:
     return sum(of_roles(one, "bytes_sent").values()) / max(1.0, one.number("result.transitions.collected") or 1.0)
 
 
-def cpu_ms_per_step(one: CellResult) -> float:
-    """Of all roles, for each environment step."""
-    cpu_s = sum(of_roles(one, "cpu_share").values()) * (one.number("result.wall_s") or 0.0)
-    return 1000 * cpu_s / max(1.0, one.number("result.transitions.collected") or 1.0)
+def per_step(one: CellResult, name: str) -> dict[str, float]:
+    """Of each kind of role: ms of CPU time (``cpu_share``), or bytes sent, for each environment step."""
+    steps = max(1.0, one.number("result.transitions.collected") or 1.0)
+    factor = 1000 * (one.number("result.wall_s") or 0.0) if name == "cpu_share" else 1.0
+    return {role: factor * value / steps for role, value in of_roles(one, name).items()}
+
+
+def storage_mib(one: CellResult) -> dict[str, float]:
+    """Of each kind of role, in the run directory."""
+    by_role = one.values.get("storage") or {"run": one.number("storage_bytes") or 0.0}
+    return {role: size / MIB for role, size in by_role.items()}
 
 
 def report(results: Results) -> Report:
-    """A table of roles, and bars of runs."""
-    runs = {f"{agent}, {workflow}": group for (agent, workflow), group in results.by("agent", "workflow").items()}
+    """Bars of roles, and a table of them."""
+    runs = {
+        f"{agent}{MARK if agent in CONTINUOUS else ''}, {workflow}": group
+        for (agent, workflow), group in results.by("agent", "workflow").items()
+    }
     sent = {name: [bytes_per_step(one) for one in group] for name, group in runs.items()}
     gradients, trajectories = sent.get("a3c, gradients", []), sent.get("impala, async", [])
+    both = side_by_side({"gradients (a3c)": gradients, "trajectories (impala, async)": trajectories})
     heavier = judge(
         "gradients_cost_more_network",
         "Sending gradients takes more network than sending trajectories, where observations are small",
         ratio(gradients, trajectories) if gradients and trajectories else None,
         above=1.0,
+        since="as much",
         unit="times the bytes for each environment step",
-        because="A trajectory of CartPole is smaller than the network that learns from it.",
+        because=f"Bytes per step: {both}. A trajectory of CartPole is smaller than the network that learns from it.",
+        otherwise=f"Bytes per step: {both}.",
     )
-    rows = []
-    for name, group in runs.items():
-        for role in of_roles(group.cells[0], "cpu_share"):
-            columns = [
-                [of_roles(one, what).get(role, 0.0) for one in group]
-                for what in ("cpu_share", "memory_bytes", "bytes_sent")
-            ]
-            share, memory, network = (sum(column) / len(column) for column in columns)
-            wall_s = sum(group.numbers("result.wall_s")) / len(group.cells)
-            rows.append(
-                (name, role, f"{100 * share:.0f} %", f"{memory / MIB:.0f}", f"{network / MIB / max(wall_s, 1e-9):.2f}")
-            )
-    storage = {name: [value / MIB for value in group.numbers("storage_bytes")] for name, group in runs.items()}
-    memory_of = {
-        name: [sum(of_roles(one, "memory_bytes").values()) / MIB for one in group] for name, group in runs.items()
-    }
-    header = ("run", "role", "CPU, of a core", "memory, MiB", "sent, MiB/s")
-    cpu = {name: [cpu_ms_per_step(one) for one in group] for name, group in runs.items()}
+    cpu = _stacks(runs, lambda one: per_step(one, "cpu_share"))
+    memory = _stacks(runs, lambda one: {role: size / MIB for role, size in of_roles(one, "memory_bytes").items()})
+    network = _stacks(runs, lambda one: per_step(one, "bytes_sent"))
+    storage = _stacks(runs, storage_mib)
+    marked = f"{MARK} on Pendulum-v1, with fewer steps; the others on CartPole-v1."
+    figures = [
+        StackedBars(
+            name=name, title=title, caption=f"{_range(stacks, y)} {more} {marked}", x=x, y=y, groups=stacks, first=ROLES
+        )
+        for name, title, y, stacks, more in (
+            ("cpu", "CPU time of each role", "ms of CPU for each environment step", cpu, "Start included."),
+            ("memory", "Memory of each role", "MiB of memory", memory, "Proportional."),
+            (
+                "network",
+                "Network of each role",
+                "bytes sent for each environment step",
+                network,
+                f"Gradients against trajectories: {heavier.shown}.",
+            ),
+            (
+                "storage",
+                "Storage of each role",
+                "MiB on disk",
+                storage,
+                "The run directory at its end: checkpoints are the learner's, or a replay's; logs each role's own.",
+            ),
+        )
+        for x in ("agent, workflow",)
+    ]
+    header = ("run", "role", "CPU, of a core", "memory, MiB", "sent, MiB/s", "storage, MiB")
     return Report(
         [heavier],
-        [
-            Bars(
-                name="cpu",
-                title="CPU time",
-                caption=f"Least: {_least(cpu)}. Of all processes together, start included.",
-                x="agent, workflow",
-                y="ms of CPU for each environment step",
-                groups=cpu,
-            ),
-            Bars(
-                name="memory",
-                title="Memory",
-                caption=f"Least: {_least(memory_of)}. Proportional, of all processes together.",
-                x="agent, workflow",
-                y="MiB of memory",
-                groups=memory_of,
-            ),
-            Bars(
-                name="network",
-                title="Network",
-                caption=f"Least: {_least(sent)}. Gradients against trajectories: {heavier.shown}.",
-                x="agent, workflow",
-                y="bytes sent for each environment step",
-                groups=sent,
-            ),
-            Bars(
-                name="storage",
-                title="Storage",
-                caption=f"Least: {_least(storage)}. The run directory at its end, with its checkpoints.",
-                x="agent, workflow",
-                y="MiB on disk",
-                groups=storage,
-            ),
-        ],
-        [Table("Each kind of role, all of its processes together", header, rows)],
+        figures,
+        [Table("Each kind of role, all of its processes together", header, _rows(runs))],
         ["The document's motive: reinforcement learning asks for unlike resources in each of its parts."],
     )
 
 
-def _least(groups: dict[str, list[float]]) -> str:
-    """Who needs least."""
-    return min(
-        (name for name, values in groups.items() if values), key=lambda name: sum(groups[name]), default="nobody"
-    )
+def _stacks(
+    runs: Mapping[str, Results], measure: Callable[[CellResult], dict[str, float]]
+) -> dict[str, dict[str, list[float]]]:
+    """What each kind of role takes, by run; one number for each seed."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, group in runs.items():
+        measured = [measure(one) for one in group]
+        roles = sorted({role for one in measured for role in one})
+        found[name] = {role: [one.get(role, 0.0) for one in measured] for role in roles}
+    return found
+
+
+def _range(stacks: Mapping[str, Mapping[str, list[float]]], unit: str) -> str:
+    """Who takes least and most, with numbers, and which role takes most of it there."""
+    sums = {name: sum(estimate(values).value for values in parts.values()) for name, parts in stacks.items() if parts}
+    if not sums:
+        return "Nothing was measured."
+    least, most = min(sums, key=sums.__getitem__), max(sums, key=sums.__getitem__)
+    parts = {role: estimate(values).value for role, values in stacks[most].items()}
+    role = max(parts, key=parts.__getitem__)
+    share = f"{100 * parts[role] / sums[most]:.0f} % of it {role}" if sums[most] else "none of it"
+    ends = f"least: {least}, {plain_number(sums[least])}; most: {most}, {plain_number(sums[most])}, {share}."
+    return f"{unit[0].upper()}{unit[1:]}, {ends}"
+
+
+def _rows(runs: Mapping[str, Results]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for name, group in runs.items():
+        wall_s = max(sum(group.numbers("result.wall_s")) / len(group.cells), 1e-9)
+        for role in sorted({*of_roles(group.cells[0], "cpu_share"), *storage_mib(group.cells[0])}):
+            columns = [
+                [of_roles(one, what).get(role, 0.0) for one in group]
+                for what in ("cpu_share", "memory_bytes", "bytes_sent")
+            ] + [[storage_mib(one).get(role, 0.0) for one in group]]
+            share, memory, sent, stored = (sum(column) / len(column) for column in columns)
+            measured = (f"{100 * share:.0f} %", f"{memory / MIB:.0f}", f"{sent / MIB / wall_s:.2f}", f"{stored:.3f}")
+            rows.append((name, role, *measured))
+    return rows
 
 
 STUDY = Study(

@@ -9,7 +9,7 @@ from whorl.studies.figures import Bars
 from whorl.studies.findings import judge, side_by_side
 from whorl.studies.published import EXARL
 from whorl.studies.results import Results
-from whorl.studies.stats import ratio
+from whorl.studies.stats import estimate, ratio
 
 ACTORS, ENVS_PER_ACTOR = 2, 8
 AGENTS: dict[str, dict[str, Any]] = {
@@ -19,10 +19,10 @@ AGENTS: dict[str, dict[str, Any]] = {
 MODELS = {"small": (64, 64), "large": (1024, 1024)}
 SIZES: dict[Scale, tuple[int, dict[str, int]]] = {
     "smoke": (1, {"small": 5_000, "large": 1_500}),
-    "small": (5, {"small": 40_000, "large": 8_000}),
+    "small": (5, {"small": 700_000, "large": 25_000}),
     "paper": (5, {"small": 1_000_000, "large": 1_000_000}),
 }
-"""Seeds, and environment steps by model."""
+"""Seeds, and environment steps by model: at `small` each run lasts 5 s or longer."""
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
@@ -47,6 +47,17 @@ def cells(scale: Scale, engine: str) -> list[Cell]:
     return found
 
 
+_NO_GPU: dict[Scale, str] = {
+    "smoke": "There is no GPU here.",
+    "small": "There is no GPU here: a batch of all actors' observations likely costs as much as its parts.",
+    "paper": "",
+}
+
+
+def _shown(rates: dict[str, list[float]], agent: str, model: str) -> str:
+    return side_by_side({workflow: rates.get(f"{agent}, {model}, {workflow}", []) for workflow in ("async", "seed")})
+
+
 def report(results: Results) -> Report:
     """Rates, and how central inference changes them."""
     rates = {
@@ -63,22 +74,37 @@ def report(results: Results) -> Report:
     costs = judge(
         "central_inference_costs_small_models",
         "Central inference costs where the model is small",
-        ratio(small, [1.0] * len(small)) if small else None,
+        estimate(small) if small else None,
         below=1.0,
+        since="as fast as acting by oneself",
         unit="times the rate of acting by oneself (A2C)",
         published="pays off with larger models on a GPU",
-        because="A round trip takes longer than the inference it saves.",
-        otherwise="Actors that do not infer leave their cores to the environments.",
+        because=f"Steps per second: {_shown(rates, 'a2c', 'small')}. A round trip likely takes longer than the "
+        "inference it saves.",
+        otherwise=f"Steps per second: {_shown(rates, 'a2c', 'small')}.",
     )
     pays = judge(
+        "central_inference_pays_with_large_models",
+        "Central inference pays where the model is large",
+        estimate(large) if large else None,
+        above=1.0,
+        since="as fast as acting by oneself",
+        unit="times the rate of acting by oneself (A2C)",
+        published="pays off with larger models on a GPU",
+        because=f"Steps per second: {_shown(rates, 'a2c', 'large')}.",
+        otherwise=f"Steps per second: {_shown(rates, 'a2c', 'large')}. {_NO_GPU[results.scale]}",
+    )
+    grows = judge(
         "central_inference_gains_with_model_size",
         "Central inference gains with the size of the model",
         ratio(large, small) if large and small else None,
         above=1.0,
+        since="the same gain with both models",
         unit="times as much gain with the large model (A2C)",
         published="pays off with larger models on a GPU",
-        because="One batch of all actors' observations costs less than a batch of each.",
-        otherwise="Without a GPU, a batch of all costs as much as its parts.",
+        because=f"Rate of seed over that of async: {side_by_side(gains)}. A round trip weighs less beside a longer "
+        "inference.",
+        otherwise=f"Rate of seed over that of async: {side_by_side(gains)}. {_NO_GPU[results.scale]}",
     )
     theirs, ours = gain["a2c", "small"], gain["dqn", "small"]
     worse = judge(
@@ -86,21 +112,25 @@ def report(results: Results) -> Report:
         "Central inference costs DQN more than A2C",
         ratio(ours, theirs) if ours and theirs else None,
         below=1.0,
+        since="no more than A2C",
         unit="times A2C's gain",
         published="costs much for DQN, whose data generation then runs on the learner",
-        because="DQN's learner is busier, and serves later.",
-        otherwise="Targets are computed in batches by the learner in either workflow: DQN loses nothing more.",
+        because=f"Seed's rate over async's: {side_by_side(gains)}. DQN's learner is likely busier, and serves later.",
+        otherwise=f"Seed's rate over async's: {side_by_side(gains)}. The learner computes targets in batches in either "
+        "workflow: DQN has likely nothing more to lose.",
     )
     return Report(
-        [costs, pays, worse],
+        [costs, pays, grows, worse],
         [
             Bars(
                 name="rates",
                 title=f"Acting by oneself (async), by a server (seed): {ACTORS} actors x {ENVS_PER_ACTOR} environments",
-                caption=f"Small model: {costs.shown}. Large against small: {pays.shown}.",
+                caption=f"A2C, server against oneself: small model {costs.shown}, {costs.state}; large model "
+                f"{pays.shown}, {pays.state}. The axis is logarithmic.",
                 x="agent, model, workflow",
                 y="environment steps per second",
                 groups=rates,
+                log_y=True,
             ),
             Bars(
                 name="gain",

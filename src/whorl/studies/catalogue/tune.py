@@ -6,10 +6,10 @@ import os
 
 from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Table, probe
 from whorl.studies.figures import Bars, Lines
-from whorl.studies.findings import judge, side_by_side
+from whorl.studies.findings import judge, plain_number, side_by_side
 from whorl.studies.published import GAMES, RAY, STEPS
 from whorl.studies.results import Results
-from whorl.studies.stats import ratio
+from whorl.studies.stats import estimate, ratio
 
 SIZES: dict[Scale, tuple[tuple[str, ...], tuple[float, ...], int, tuple[int, ...], int]] = {
     "smoke": (("CartPole-v1", "Acrobot-v1"), (0.0003, 0.003), 2_500, (1, 2), 1),
@@ -44,15 +44,17 @@ def report(results: Results) -> Report:
     seconds = {int(parallel): group.numbers("found.seconds") for parallel, group in results.by("parallel").items()}
     one, many = min(seconds), max(seconds)
     cores = len(os.sched_getaffinity(0))
+    shown = side_by_side({f"{parallel} at a time": values for parallel, values in seconds.items()})
     faster = judge(
         "parallel_trials_save_time",
         f"{many} trials at a time take less time than {one}",
         ratio(seconds[one], seconds[many]) if many > one else None,
         above=1.2,
+        since="a fifth less time is worth it: a convention",
         unit="times as fast",
         published="grids of games x learning rates in parallel (no figure)",
-        because="Trials share nothing.",
-        otherwise=f"There are {cores} cores, and starting a trial takes a share of a short one.",
+        because=f"Seconds: {shown}, on {cores} cores. Trials share nothing.",
+        otherwise=f"Seconds: {shown}. There are {cores} cores, and starting a trial takes a share of a short one.",
     )
     scores: dict[str, dict[float, list[float]]] = {}
     for cell in results.where(parallel=many):  # trials of the other searches are the same once more
@@ -67,7 +69,8 @@ def report(results: Results) -> Report:
         Lines(
             name=f"scores-{env.rpartition('/')[2]}",
             title=f"{env}: score by learning rate",
-            caption=f"By learning rate: {side_by_side({f'{rate:g}:': by_rate[rate] for rate in sorted(by_rate)})}.",
+            caption=f"Best: {_best(by_rate)}. By learning rate: "
+            f"{side_by_side({f'{rate:g}:': by_rate[rate] for rate in sorted(by_rate)})}.",
             x="learning rate",
             y="mean return of 100 episodes",
             groups={"ppo": by_rate},
@@ -90,6 +93,13 @@ def report(results: Results) -> Report:
         ],
         [Table("Best learning rate of each environment", ("environment", "learning rate"), rows)],
     )
+
+
+def _best(by_rate: dict[float, list[float]]) -> str:
+    """The learning rate with the highest score, and that."""
+    scores = {rate: estimate(values).value for rate, values in by_rate.items()}
+    rate = max(scores, key=scores.__getitem__)
+    return f"{plain_number(scores[rate])} with {rate:g}"
 
 
 STUDY = Study(

@@ -44,15 +44,20 @@ def report(results: Results) -> Report:
     sides = results.by("side")
     finals = {name: side.numbers("result.return_mean") for name, side in sides.items()}
     corrected, plain = (finals.get(name, []) for name in SIDES)
+    best = {name: [float(ys.max()) for _, ys in side.curves()] for name, side in sides.items()}
+    seen = f"Best return on the way: {side_by_side(best)}; at the end: {side_by_side(finals)}."
     rescued = judge(
         "vtrace_rescues_stale_a2c",
         "V-trace rescues A2C from stale data",
         difference(corrected, plain) if corrected and plain else None,
         above=0.0,
+        since="no better",
         unit="of return, with V-trace less without",
         published=f"A2C reached {CARTPOLE_SOLVED:.0f} on CartPole with the off-policy correction and not without",
-        because="Uncorrected runs rise as fast, then collapse: the policy that is improved is not the one that acted.",
-        otherwise="Both sides learn while the policy changes slowly; runs of this length may not reach the collapse.",
+        because=f"{seen} Uncorrected runs rise, then collapse: likely because the policy that is improved is not the "
+        "one that acted.",
+        otherwise=f"{seen} Both sides learn while the policy changes slowly; runs of this "
+        "length may not reach the collapse.",
     )
     counts = [
         (name, f"{sum(value >= SOLVED for value in values)} of {len(values)}",
@@ -67,7 +72,8 @@ def report(results: Results) -> Report:
             Curves(
                 name="curves",
                 title=f"A2C on CartPole-v1, data {age} updates old on average",
-                caption=f"{rescued.claim}: {rescued.state}. Thick: interquartile mean with its 95 % band.",
+                caption=f"{rescued.claim}: {rescued.shown}; {rescued.state}. "
+                "Thick: interquartile mean with its 95 % band.",
                 x="environment steps",
                 y="mean return of 100 episodes",
                 groups={name: side.curves() for name, side in sides.items()},

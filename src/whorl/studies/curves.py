@@ -1,0 +1,23 @@
+"""Learning curves compared over the steps that all of them have, so that none is judged by a better part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from whorl.studies.results import Results
+
+
+def mean_returns(groups: Mapping[str, Results]) -> dict[str, list[float]]:
+    """The mean of each run's curve over environment steps, from where the last of them all begins to where the first
+    ends."""
+    curves = {name: [curve for curve in group.curves() if len(curve[0]) > 1] for name, group in groups.items()}
+    every = [xs for few in curves.values() for xs, _ in few]
+    if not every:
+        return {name: [] for name in groups}
+    first, last = max(xs[0] for xs in every), min(xs[-1] for xs in every)
+    if last <= first:
+        return {name: [] for name in groups}
+    grid = np.linspace(first, last, 1000)
+    return {name: [float(np.interp(grid, xs, ys).mean()) for xs, ys in few] for name, few in curves.items()}
