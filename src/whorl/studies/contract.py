@@ -30,6 +30,9 @@ RUN = f"{FOLDER}/run"
 FOUND = f"{FOLDER}/found.json"
 """Where a cell that measures writes what it found."""
 
+EVERY_ENGINE = "every-engine"
+"""What a study that compares engines is run on where none is asked for."""
+
 SPREADING = ("mpi", "ray")
 """Engines that can use several nodes."""
 
@@ -132,6 +135,8 @@ class Study:
     """It measures time: one cell at a time. Otherwise as many as there are cores."""
     machine: Machine = Machine()
     """What ``paper`` scale is made for."""
+    compares_engines: bool = False
+    """Without another word it is run on all its engines."""
     paper_engine: str = ""
     """The engine of ``paper`` scale, where it is another than the default."""
     paper_needs: tuple[str, ...] = ()
@@ -141,6 +146,8 @@ class Study:
 
     def engine_for(self, scale: Scale) -> str:
         """Where no other is asked for."""
+        if self.compares_engines:
+            return EVERY_ENGINE
         return self.paper_engine if scale == "paper" and self.paper_engine else self.engines[0]
 
 

@@ -23,9 +23,9 @@ MINUTES: dict[str, tuple[float, float]] = {
     "tasks": (0.3, 4.7),
     "data-parallel": (0.2, 1.2),
     "node-shape": (0.3, 2.8),
-    "scaling": (0.5, 6.1),
+    "scaling": (0.8, 12.0),
     "atari-throughput": (0.9, 3.3),
-    "platforms": (0.4, 3.2),
+    "platforms": (0.7, 5.2),
     "tune": (0.2, 1.1),
     "tetris": (0.3, 4.6),
 }

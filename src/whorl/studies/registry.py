@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from whorl.config.suggest import did_you_mean, nearest
 from whorl.errors import BadInputError, MissingExtraError
-from whorl.studies.contract import Scale, Study
+from whorl.studies.contract import EVERY_ENGINE, Scale, Study
 
 NAMES = (
     "vtrace",
@@ -53,7 +53,7 @@ def get_study(name: str) -> Study:
 
 def check_engine(study: Study, engine: str) -> None:
     """Refuse one that the study cannot use."""
-    if engine not in study.engines:
+    if engine not in study.engines and not (study.compares_engines and engine == EVERY_ENGINE):
         end = did_you_mean(nearest(engine, study.engines)) or f"; it runs on {', '.join(study.engines)}"
         raise BadInputError(f"the study {study.name} cannot use the engine {engine!r}{end}")
 
@@ -61,7 +61,8 @@ def check_engine(study: Study, engine: str) -> None:
 def check_extras(study: Study, engine: str, scale: Scale) -> None:
     """Refuse what is not installed, with the line that installs it."""
     own = (*study.needs, *(study.paper_needs if scale == "paper" else ()))
-    wanted = ("plot", *own, *(extra for extra in ("mpi", "ray") if extra == engine))
+    used = study.engines if engine == EVERY_ENGINE else (engine,)
+    wanted = ("plot", *own, *(extra for extra in ("mpi", "ray") if extra in used))
     missing = [extra for extra in dict.fromkeys(wanted) if find_spec(MODULES[extra]) is None]
     if missing:
         raise MissingExtraError(

@@ -9,7 +9,7 @@ cases. So they are widened about the value, as Student's distribution is wider t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,6 +123,22 @@ def _interval(values: Array, middle: float, *seeds: int) -> tuple[float, float]:
     edge, wider = 50 * (1 - CONFIDENCE), widening(*seeds)
     low, high = np.percentile(values, (edge, 100 - edge))
     return middle - wider * float(middle - low), middle + wider * float(high - middle)
+
+
+def speed_up_terms(rates: Mapping[float, Sequence[float]], resamples: int = 1000) -> tuple[Estimate, Estimate]:
+    """Contention and coherence of rates by size, whose smallest is the measure, with intervals from resampled seeds."""
+    sizes = sorted(rates)
+    unit = float(interquartile_mean(rates[sizes[0]]))
+    fit = fit_speed_up(sizes, [float(interquartile_mean(rates[size])) / unit for size in sizes])
+    drawn = np.stack([interquartile_mean(resampled(rates[n], i, resamples)) for i, n in enumerate(sizes)])
+    again = [fit_speed_up(sizes, list(column / column[0])) for column in drawn.T]
+    seeds = min(len(rates[size]) for size in sizes)
+    found = []
+    for term in ("contention", "coherence"):
+        value: float = getattr(fit, term)
+        low, high = _interval(np.array([getattr(one, term) for one in again]), value, seeds, seeds)
+        found.append(Estimate(value, max(0.0, low), high, seeds))
+    return found[0], found[1]
 
 
 @dataclass(frozen=True)

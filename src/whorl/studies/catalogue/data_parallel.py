@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from whorl.runs.status import counted
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
 from whorl.studies.figures import Bars, Lines
@@ -60,6 +62,7 @@ def report(results: Results) -> Report:
         "Two ranks are faster than one, with one thread each",
         ratio(two, one) if one and two else None,
         above=1.2,
+        since="a fifth is worth the second rank",
         unit="times the rate",
         published="planned, and never linked",
         because="Only gradients travel.",
@@ -74,6 +77,7 @@ def report(results: Results) -> Report:
         "The number of ranks does not change the result: the same weights, bit for bit",
         estimate(same) if same else None,
         above=0.99,
+        since="all of them, by the order of the sums",
         unit="of the groups of runs that differ in ranks alone",
         because="A batch is cut into the same shards, which are summed in the same order.",
     )
@@ -92,7 +96,7 @@ def report(results: Results) -> Report:
             Lines(
                 name="rates",
                 title="All-reduce PPO on images, with the Tetris study's CNN",
-                caption=f"Two ranks against one: {faster.shown}, {faster.state}.",
+                caption=f"Two ranks against one: {faster.shown}, {faster.state}.{_more(rates)}",
                 x="ranks",
                 y="environment steps per second",
                 groups={
@@ -116,6 +120,21 @@ def report(results: Results) -> Report:
             Table("Environment steps per second", ("ranks", "threads", "rate"), rows),
         ],
     )
+
+
+def _more(rates: dict[tuple[int, float], list[float]]) -> str:
+    """What more ranks than two, and more threads than one, came to."""
+    cores, said = len(os.sched_getaffinity(0)), []
+    known = {key: estimate(values).value for key, values in rates.items() if values}
+    base = known.get((1, 2.0))
+    for threads, ranks in known:
+        if base is not None and threads == 1 and ranks > 2:
+            said.append(f"{ranks:.0f} ranks run at {known[threads, ranks] / base:.2f} times the rate of 2")
+    for threads, ranks in known:
+        if threads > 1 and (1, ranks) in known:
+            times = known[threads, ranks] / known[1, ranks]
+            said.append(f"{threads} threads on {counted(int(ranks), 'rank')} at {times:.2f} times that of one thread")
+    return f" With {cores} cores, {'; '.join(said)}." if said else ""
 
 
 def _is_one(runs: Results) -> bool:

@@ -76,6 +76,7 @@ def report(results: Results) -> Report:
         "Resizing while a run goes on costs less than checkpoint and restart",
         difference(restart, schedule) if restart and schedule else None,
         above=0.0,
+        since="0 would be no gain",
         unit="s saved over two changes",
         published="by checkpoint and restart only: "
         + " + ".join(f"{minutes:.0f}" for minutes in ELASTIC_MINUTES)
@@ -84,6 +85,7 @@ def report(results: Results) -> Report:
         + " workers, close to fixed numbers",
         because="Processes that stay are not started again, and nothing is loaded.",
         otherwise="Starting again costs no more than sharing out anew here.",
+        emulated="" if results.scale == "paper" else says(STEP_S),
     )
     same, seeds = results.seeds_with_same_weights()
     workers = SIZES[results.scale][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from whorl.studies.atari_rows import training_of
 from whorl.studies.contract import Cell, Report, Scale, Study, Training
@@ -10,7 +11,7 @@ from whorl.studies.figures import Bars, Curves
 from whorl.studies.findings import judge
 from whorl.studies.published import RAY, TABLE_III
 from whorl.studies.results import Results
-from whorl.studies.stats import ratio
+from whorl.studies.stats import estimate, ratio
 
 GAME, LANES = "SpaceInvaders", 8
 PAPER_ROWS = 100
@@ -54,19 +55,24 @@ def report(results: Results) -> Report:
         f"One worker is slower than {before}",
         ratio(rates[before], rates[few]) if rates[before] and rates[few] and before != few else None,
         above=1.0,
+        since="the document; 1 would be no difference",
         unit="times the rate of one worker",
         published="1 worker slowest",
         because="One worker steps its games one after the other, while other cores idle.",
-        otherwise=f"Learning takes most of the time, and there are {cores} cores.",
+        otherwise=f"{_turns(by_workers, few, before)} What one learner takes, more workers do "
+        f"not shorten; {cores} cores.",
     )
     alike = judge(
         "many_workers_are_alike",
-        f"{many} workers are no faster than {before}",
+        f"{many} and {before} workers are alike",
         ratio(rates[many], rates[before]) if rates[many] and rates[before] and many != before else None,
-        below=1.1,
+        between=(0.9, 1.1),
+        since="a tenth is a tie",
         unit="times the rate",
         published="16 and 8 workers alike",
         because="All cores have work already.",
+        otherwise=f"{_turns(by_workers, before, many)} Likely: {many} processes on {cores} cores, each with fewer "
+        "games to a batch, so that the network is asked more often for the same rows.",
     )
     same, seeds = results.seeds_with_same_weights()
     shapes = {str(shape): group for shape, group in results.by("shape").items()}
@@ -94,6 +100,24 @@ def report(results: Results) -> Report:
             f"{CAPTION} {LANES} games here, one for each CPU there; {cores} cores here, 32 there."
         ],
     )  # fmt: skip
+
+
+def _turns(by_workers: dict[Any, Results], *counts: int) -> str:
+    """How much of its time the learner learns, and the actors step and infer, with so many workers."""
+    said = []
+    for count in counts:
+        shares = {
+            name: by_workers[count].numbers(f"result.time_share.{name}")
+            for name in ("learner.learning", "actor.environment", "actor.inference")
+        }
+        if count in by_workers and all(shares.values()):
+            learns, steps, infers = (100 * estimate(values).value for values in shares.values())
+            said.append(
+                f"with {count} worker{'s' * (count != 1)} the learner learns {learns:.0f} % of the time, and an actor "
+                f"steps {steps:.0f} % and infers {infers:.0f} % of it"
+            )
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 STUDY = Study(

@@ -1,54 +1,56 @@
-"""Two resource shapes compared on Qbert: one dense node (shared memory) and several nodes (messages only)."""
+"""Two resource shapes compared on Qbert and SpaceInvaders: one dense node (shared memory), and several nodes that send
+messages only."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from whorl.studies.atari_rows import training_of
 from whorl.studies.contract import Cell, Report, Scale, Study, Table
 from whorl.studies.figures import Bars, Curves
-from whorl.studies.findings import judge
+from whorl.studies.findings import Finding, judge, side_by_side
 from whorl.studies.published import RAY, TABLE_II, TABLE_II_CS, TABLE_II_RESULTS, TABLE_II_XC
 from whorl.studies.results import Results
 from whorl.studies.stats import estimate, ratio
 
-GAME = "Qbert"
+GAMES = ("Qbert", "SpaceInvaders")
+"""Figs. 6 and 7."""
 SHAPES = ("one node", "messages only")
 SIZES: dict[Scale, tuple[int, int, int, int, int]] = {
-    "smoke": (1, 2, 3, 20, 480),
-    "small": (3, 7, 9, 10, 5_040),
-    "paper": (3, 7, 9, 100, 0),
+    "smoke": (1, 2, 3, 20, 240),
+    "small": (3, 7, 1, 20, 4_200),
+    "paper": (3, 7, 9, 111, 0),
 }
 """Seeds, workers, environments of each, rows, environment steps."""
 BATCH = (
-    "Published batches are of 7,000 environment steps; 7 workers x 9 environments x 100 rows are 6,300, since an "
-    "update takes one fragment of each worker here."
+    "Published fragments are of 100 rows and batches of 7,000 environment steps, which 7 workers with 9 environments "
+    "cannot fill evenly. An update takes one fragment of each environment here: those of 111 rows make batches of "
+    "6,993."
 )
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
-    """Both agents on both shapes."""
+    """Both agents on both games and shapes."""
     seeds, workers, envs, rows, steps = SIZES[scale]
     found = []
-    for seed in range(1, seeds + 1):
-        for row in TABLE_II:
-            for shape in SHAPES:
-                chosen = "local" if shape == "one node" else engine
-                training = training_of(row, GAME, chosen)
-                more: dict[str, Any] = {"engine.one_sided": "never"} if chosen == "mpi" else {}
-                if scale != "paper":
-                    options = {"engine": chosen, "actors": workers, "envs-per-actor": envs, "cpus-per-actor": 1}
-                    training = replace(training, steps=steps, options=options, settings={"agent.rows": rows})
-                training = replace(training, settings={**training.settings, **more})
-                found.append(training.cell({"agent": row.agent, "shape": shape}, seed))
+    for seed, game, row, shape in product(range(1, seeds + 1), GAMES, TABLE_II, SHAPES):
+        chosen = "local" if shape == "one node" else engine
+        training = training_of(row, game, chosen)
+        if scale != "paper":
+            options = {"engine": chosen, "actors": workers, "envs-per-actor": envs, "cpus-per-actor": 1}
+            training = replace(training, steps=steps, options=options, settings={})
+        more: dict[str, Any] = {"engine.one_sided": "never"} if chosen == "mpi" else {}
+        training = replace(training, settings={**training.settings, "agent.rows": rows, **more})
+        found.append(training.cell({"game": game, "agent": row.agent, "shape": shape}, seed))
     return found
 
 
 def report(results: Results) -> Report:
     """Rates and rewards of both shapes."""
     rates = {
-        f"{agent}, {shape}": group.numbers("result.env_steps_per_s")
+        f"{agent}, {shape}": group.per_seed(lambda one: one.number("result.env_steps_per_s"))
         for (agent, shape), group in results.by("agent", "shape").items()
     }
     near = [
@@ -59,17 +61,17 @@ def report(results: Results) -> Report:
             if all(rates.get(f"{row.agent}, {shape}") for shape in SHAPES)
             else None,
             above=0.8,
-            unit="of the rate on one node",
-            published="; ".join(
-                f"{one.platform}: {one.minutes:.0f} min" for one in TABLE_II_RESULTS if one.agent == row.agent
-            ),
+            since="losing a fifth is more than little",
+            unit="of the rate on one node, mean of the games",
+            published="Qbert: "
+            + "; ".join(f"{one.platform}: {one.minutes:.0f} min" for one in TABLE_II_RESULTS if one.agent == row.agent),
             because="A trajectory takes far longer to collect than to send.",
             otherwise="On few cores, whoever carries messages takes time from who learns.",
         )
         for row in TABLE_II
     ]
     same = [
-        sum(_is_one(pair) for pair in group.by("agent").values()) / len(group.by("agent"))
+        sum(_is_one(pair) for pair in group.by("game", "agent").values()) / len(group.by("game", "agent"))
         for group in results.by("seed").values()
     ]
     equal = judge(
@@ -77,10 +79,12 @@ def report(results: Results) -> Report:
         "Both shapes learn the same: the same weights, bit for bit",
         estimate(same) if same else None,
         above=0.99,
-        unit="of the agents",
-        published="rewards of 15,101 and 4,193 (A2C), 12,775 and 6,998 (PPO)",
+        since="all of them, as sync is exact",
+        unit="of the agents and games",
+        published="Qbert: rewards of 15,101 and 4,193 (A2C), 12,775 and 6,998 (PPO)",
         because="In sync the result does not depend on where processes live; the published rewards differ by chance "
         "or by settings that are not given.",
+        otherwise="A run whose shape changes its result is not exact.",
     )
     rows = [(one.platform, one.agent, f"{one.reward:,.0f}", f"{one.minutes:.1f} min") for one in TABLE_II_RESULTS]
     return Report(
@@ -88,26 +92,30 @@ def report(results: Results) -> Report:
         [
             Bars(
                 name="rates",
-                title=f"{GAME}: rates on both shapes",
+                title=f"{' and '.join(GAMES)}: rates on both shapes, mean of the games",
                 caption="; ".join(f"{one.claim}: {one.shown}" for one in near) + ".",
                 x="agent, shape",
                 y="environment steps per second",
                 groups=rates,
             ),
-            Curves(
-                name="returns",
-                title="Returns over time",
-                caption=f"{equal.claim}: {equal.state}.",
-                x="seconds",
-                y="mean return of 100 episodes",
-                groups={
-                    f"{agent}, {shape}": group.curves("wall_s")
-                    for (agent, shape), group in results.by("agent", "shape").items()
-                },
-            ),
+            *(_returns(game, group, equal) for game, group in results.by("game").items()),
         ],
         [Table("Published: Qbert, 10 M steps", ("platform", "agent", "reward", "time"), rows)],
         [BATCH],
+    )
+
+
+def _returns(game: str, group: Results, equal: Finding) -> Curves:
+    sides = {f"{agent}, {shape}": side for (agent, shape), side in group.by("agent", "shape").items()}
+    finals = {f"{name}:": side.numbers("result.return_mean") for name, side in sides.items()}
+    short = "" if group.scale == "paper" else " Too short to learn."
+    return Curves(
+        name=f"returns-{game}",
+        title=f"{game}: returns over time",
+        caption=f"Return at the end: {side_by_side(finals)}.{short} {equal.claim}: {equal.state}.",
+        x="seconds since the first process's start",
+        y="mean return of 100 episodes",
+        groups={name: side.curves("wall_s") for name, side in sides.items()},
     )
 
 
@@ -119,7 +127,7 @@ def _is_one(runs: Results) -> bool:
 STUDY = Study(
     name="platforms",
     title="Two resource shapes: one dense node, and messages between nodes",
-    source=f"{RAY}: Table II, Fig. 6",
+    source=f"{RAY}: Table II, Figs. 6 and 7",
     engines=("mpi", "ray"),
     cells=cells,
     report=report,
@@ -129,6 +137,9 @@ STUDY = Study(
     paper_notes=(
         f"Published with P100s: XC, {TABLE_II_XC.shown}, against CS, {TABLE_II_CS.shown}.",
         "This job asks for those of XC; cells of the shape 'one node' get one of them, and not the denser one of CS.",
+        "For CS: whorl study platforms --scale paper --study-dir studies/platforms-cs --dry-run > cs.sh, then "
+        f"sbatch --nodes {TABLE_II_CS.nodes} --cpus-per-task {TABLE_II_CS.cpus} --gpus-per-node {TABLE_II_CS.gpus} "
+        "cs.sh; its shape 'one node' is that of CS. The published pair is that one and 'messages only' of this job.",
         "The GPU of each worker is set aside for it; actors compute on CPUs here.",
         BATCH,
     ),
