@@ -242,9 +242,9 @@ def test_nodes_join_a_run_and_leave_it(slurm: SlurmCluster, tmp_path: Path) -> N
     counts = result["transitions"]
     assert result["status"] == "preempted"
     assert counts["collected"] == sum(counts[name] for name in ("used", "dropped", "lost", "in_flight"))
-    rows, slots = stored_config(RunDirectory.open(run_dir)).agent.rows, 3
+    rows, slots = stored_config(RunDirectory.open(run_dir)).agent.rows, 5
     most = 4 * (slots + 1) * rows * 2
-    """Of four actors, what lies in slots and what is being collected, of two environments each."""
+    """Of four actors, what lies in slots (a batch is four of one actor, and one more) and what is being collected."""
     assert 0 <= counts["in_flight"] <= most
     assert 0 <= counts["lost"] <= most
 
