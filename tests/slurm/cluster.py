@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import secrets
 import shutil
 import signal
@@ -254,7 +255,8 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
     def lose(self, node: str) -> None:
         """A node loses its power: all that runs on it is killed, and the controller is told."""
         self._daemons[node].kill()
-        for pid in processes_of(node):
+        lost = processes_of(node)
+        for pid in [*_stewards_of(lost), *lost]:  # who would tell the controller of the others' end is first
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._daemons[node].wait()
@@ -295,6 +297,38 @@ def processes_of(node: str) -> list[int]:
             if entry.name.isdigit() and mark in leakcheck.environ_of(entry.name).split(b"\0"):
                 found.append(int(entry.name))
     return found
+
+
+def _stewards_of(pids: list[int]) -> set[int]:
+    """Slurm's own processes that watch these."""
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            above = _name_and_parent(pid)[1]
+            if _name_and_parent(above)[0].startswith("slurmstepd"):
+                found.add(above)
+    return found
+
+
+def roles_on(node: str) -> set[str]:
+    """The roles below a node's raylet, by the names that they have for `ps`. Their own environment is the driver's."""
+    table: dict[int, tuple[str, int]] = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            table[int(entry.name)] = _name_and_parent(int(entry.name))
+    raylets = {pid for pid in processes_of(node) if table.get(pid, ("", 0))[0] == "raylet"}
+    found = set()
+    for name, above in table.values():
+        while above in table and above not in raylets:
+            above = table[above][1]
+        if above in raylets and re.fullmatch(r"(actor|learner)-\d+", name):
+            found.add(name)
+    return found
+
+
+def _name_and_parent(pid: int) -> tuple[str, int]:
+    before, _, after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    return before.partition("(")[2], int(after.split()[1])
 
 
 def _free_ports(count: int) -> list[int]:

@@ -8,12 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.slurm.cluster import SlurmCluster, processes_of
+from tests.slurm.cluster import SlurmCluster, processes_of, roles_on
 from tests.slurm.runs import await_updates, log_of, result_of, submitted, training, weights_of
+
+from whorl.runs.directory import RunDirectory
+from whorl.trainer import stored_config
 
 THREE = ("--nodes", 3, "--cpus-per-node", 2)
 LONG = {"ray": 12_000, "mpi": 15_000}
@@ -22,8 +27,6 @@ BEYOND_ITS_TIME = 36_000
 """Of ``SLOWLY``: two minutes, and the job is saved after one and a half, of which a busy machine needs one to begin."""
 SLOWLY = ("--set", "env.kwargs.step_time_s=0.02")
 SAVED_WITHIN_S = 5.0
-SAVE_S = 2.0
-"""A save is under way meanwhile, on a busy machine."""
 
 
 def updates_in(run_dir: Path) -> tuple[int, int]:
@@ -79,8 +82,10 @@ def test_a_hard_end_loses_at_most_one_checkpoint_interval(
     lost_s = next(line["wall_s"] for line in lines if line["update"] == told) - next(
         line["wall_s"] for line in lines if line["update"] == saved
     )
+    walls = [line["wall_s"] for line in lines[5:]]  # the first updates are slow
+    slowest_s = max(after - before for before, after in pairwise(walls))
     figure(f"lost_s_{engine}", round(lost_s, 2))
-    assert lost_s < 1 + SAVE_S, f"{told - saved} updates in {lost_s} s were lost"
+    assert lost_s < 1 + 2 * slowest_s, f"{told - saved} updates in {lost_s} s were lost; the slowest took {slowest_s} s"
     again = submitted(slurm, *THREE, "--", "resume", run_dir)
     ended = slurm.wait_for(again)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
@@ -102,18 +107,22 @@ def test_on_ray_a_run_goes_on_without_a_lost_node(slurm: SlurmCluster, tmp_path:
 
 
 @pytest.mark.verify
-def test_on_mpi_a_lost_node_has_the_job_requeued_and_resumed(slurm: SlurmCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("engine", "node"), [("mpi", "n2"), ("ray", "n1")])
+def test_a_lost_node_that_the_run_needs_has_the_job_requeued_and_resumed(
+    slurm: SlurmCluster, tmp_path: Path, engine: str, node: str
+) -> None:
+    """On MPI any, on Ray the first."""
     run_dir = tmp_path / "run"
     often = ("--set", "run.checkpoint_every_s=1")
-    job = submitted(slurm, *THREE, "--time", 10, *training(run_dir, "mpi", LONG["mpi"], *often))
+    job = submitted(slurm, *THREE, "--time", 10, *training(run_dir, engine, LONG[engine], *often))
     await_updates(slurm, run_dir, job, 20)
-    slurm.lose("n2")
-    slurm.start_node("n2")
-    slurm.run("scontrol", "update", "nodename=n2", "state=resume", check=False)
+    slurm.lose(node)
+    slurm.start_node(node)
+    slurm.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
     assert int(ended.fields["Restarts"]) >= 1
-    assert result_of(run_dir)["weights_sha256"] == weights_of(LONG["mpi"])
+    assert result_of(run_dir)["weights_sha256"] == weights_of(LONG[engine])
 
 
 @pytest.mark.verify
@@ -217,6 +226,11 @@ def test_nodes_join_a_run_and_leave_it(slurm: SlurmCluster, tmp_path: Path) -> N
         time.sleep(0.2)
     assert slurm.whorl("resize", run_dir, 4).returncode == 0
     await_updates(slurm, run_dir, job, 50)
+    end = time.monotonic() + 60
+    while not (on_guest := roles_on(slurm.job(guest).fields["NodeList"])):
+        assert time.monotonic() < end, "no actor came to the node that has joined"
+        time.sleep(0.2)
+    assert all(role.startswith("actor-") for role in on_guest)
     slurm.run("scancel", guest)
     slurm.wait_for(guest)
     assert slurm.whorl("resize", run_dir, 1).returncode == 0
@@ -228,16 +242,28 @@ def test_nodes_join_a_run_and_leave_it(slurm: SlurmCluster, tmp_path: Path) -> N
     counts = result["transitions"]
     assert result["status"] == "preempted"
     assert counts["collected"] == sum(counts[name] for name in ("used", "dropped", "lost", "in_flight"))
+    rows, slots = stored_config(RunDirectory.open(run_dir)).agent.rows, 5
+    most = 4 * (slots + 1) * rows * 2
+    """Of four actors, what lies in slots (a batch is four of one actor, and one more) and what is being collected."""
+    assert 0 <= counts["in_flight"] <= most
+    assert 0 <= counts["lost"] <= most
 
 
 @pytest.mark.verify
 def test_learners_and_actors_on_nodes_of_different_kinds(slurm: SlurmCluster, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     kinds = ("--head-gpus-per-node", 1, "--head-cpus-per-node", 2, "--worker-nodes", 2, "--worker-cpus-per-node", 4)
-    job = submitted(slurm, *kinds, "--time", 10, *training(run_dir, "ray", 2000))
+    job = submitted(slurm, *kinds, "--time", 10, *training(run_dir, "ray", LONG["ray"]))
+    await_updates(slurm, run_dir, job, 5)
+    first = slurm.job(job).fields["NodeList"]
+    assert roles_on(first) == {"learner-0"}
+    others = [roles_on(node) for node in slurm.nodes if node != first]
+    assert set().union(*others) == {"actor-0", "actor-1", "actor-2"}
+    asked = tomllib.loads((run_dir / "config.toml").read_text())["engine"]
+    assert (asked["learner_resources"], asked["actor_resources"]) == ({"head": 1}, {"worker": 1})
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
-    assert result_of(run_dir)["weights_sha256"] == weights_of(2000)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(LONG["ray"])
 
 
 @pytest.mark.verify
