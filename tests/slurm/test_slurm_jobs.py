@@ -25,7 +25,8 @@ def test_a_job_of_three_nodes_trains_on_ray(slurm: SlurmCluster, tmp_path: Path)
     result = result_of(run_dir)
     assert result["engine"] == "ray"
     assert result["weights_sha256"] == weights_of(1000)
-    assert sorted(path.name.rpartition("-")[2] for path in (run_dir / "logs" / "ray").iterdir()) == ["0", "1", "2"]
+    kept = sorted(path.name.rpartition("-")[2] for path in (run_dir / "logs" / "ray").iterdir())
+    assert kept == ["0", "1", "2"], log_of(run_dir)
     assert not list((run_dir / "job").glob("*/token")), "the token has outlived its cluster"
     assert stat.S_IMODE((run_dir / "job").stat().st_mode) == 0o700
 

@@ -23,17 +23,18 @@ from types import FrameType
 from typing import Any
 
 from whorl.cluster.addresses import head_address, wait_until_reachable
-from whorl.cluster.allocation import node_index, own_share
+from whorl.cluster.allocation import find_allocation, node_index, own_share
 from whorl.cluster.meeting import JOINED, LOOK_EVERY_S, Meeting, is_claimed
 from whorl.cluster.orders import HEAD_RESOURCE, WORKER_RESOURCE
 from whorl.cluster.ray_node import WARNINGS
-from whorl.cluster.restarts import requeue
+from whorl.cluster.restarts import lost_nodes, requeue
 from whorl.engines.ray.private import ADDRESS, TOKEN_FILE, make_token, short_folder
 from whorl.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
 from whorl.runs.status import one_line
 
 REACH_S = 15.0
-_BATCH_GONE_S = 30.0
+_BATCH_GONE_S, _ASK_EVERY_S = 900.0, 15.0
+"""Slurm finds a node out after its SlurmdTimeout, which is 5 minutes unless it was told otherwise."""
 _PLENTY = 10_000.0
 _STORE_SHARE, _MOST_STORE_BYTES, _LEAST_STORE_BYTES = 0.25, 4 * 2**30, 80 * 2**20
 _RANK_NAMES = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE", "PMIX_RANK")
@@ -165,14 +166,19 @@ class Node:
         return EXIT_DONE
 
     def _have_it_come_back(self) -> None:
-        """The first node may be lost, and the batch process with it, which requeues jobs otherwise. Slurm was told not
-        to end the job for a lost node, and would let it stand: the second node says it instead."""
-        if self._order.guest or self._index != 1 or "SLURM_JOB_ID" not in os.environ:
+        """The first node may be lost, and with it the batch process, which has jobs started again otherwise. Slurm was
+        told not to end the job for a lost node, and would let it stand: the second node says it instead. Where the
+        file system keeps a lost node's locks, Slurm's own word is waited for."""
+        allocation = find_allocation(system="slurm")
+        if self._order.guest or self._index != 1 or allocation is None:
             return
-        end = time.monotonic() + _BATCH_GONE_S
-        while self._meeting.exit_code() is None and time.monotonic() < end:
-            if not is_claimed(self._order.run_dir):
-                if requeue(os.environ["SLURM_JOB_ID"]):
+        begun = asked = time.monotonic()
+        while self._meeting.exit_code() is None and time.monotonic() < begun + _BATCH_GONE_S:
+            gone = not is_claimed(self._order.run_dir)
+            if not gone and time.monotonic() > asked + _ASK_EVERY_S:
+                asked, gone = time.monotonic(), bool(lost_nodes(allocation.nodes[:1]))
+            if gone:
+                if requeue(allocation.job):
                     print("whorl: the first node was lost: the run goes on from its last checkpoint", flush=True)
                 return
             time.sleep(LOOK_EVERY_S)
@@ -237,8 +243,8 @@ class Node:
         name = f"{self._order.key}-guest-{self._index}" if self._order.guest else f"{self._order.key}-{self._index}"
         target = self._order.run_dir / "logs" / "ray" / name
         with contextlib.suppress(OSError):
-            logs = [*self._folder.glob("r/session_2*/logs/*.*"), self._folder / "ray_node.err"]
-            for log in logs:
-                if log.is_file() and log.stat().st_size:
-                    target.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(log, target / log.name)
+            for log in [*self._folder.glob("r/session_2*/logs/*.*"), self._folder / "ray_node.err"]:
+                with contextlib.suppress(OSError):  # Ray's last processes may still be tidying up: the others are there
+                    if log.is_file() and log.stat().st_size:
+                        target.mkdir(parents=True, exist_ok=True)
+                        shutil.copyfile(log, target / log.name)
