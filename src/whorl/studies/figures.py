@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import fill
@@ -184,8 +185,7 @@ class Bars(Figure):
                 )  # fmt: skip
         name_bars(axes, list(known))
         if self.log_y:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter("{x:,g}")
+            _logarithmic(axes, min((value for values in known.values() for value in values if value > 0), default=1.0))
         axes.grid(False, axis="x")
 
 
@@ -200,6 +200,8 @@ class Lines(Figure):
     """What follows from a formula or a fit."""
     log_x: bool = False
     log_y: bool = False
+    from_zero: bool = False
+    """Of shares and ratios, of which a part of the scale would show more than there is."""
     header: ClassVar[Sequence[str]] = ("group", "x", "seed number", "value")
 
     def rows(self) -> Iterator[Row]:
@@ -216,6 +218,8 @@ class Lines(Figure):
     def draw(self, axes: Any) -> None:
         for (name, places), colour in zip(self.groups.items(), _endless(COLOURS), strict=False):
             found = [(x, estimate(values), values) for x, values in sorted(places.items()) if values]
+            if not found:
+                continue
             axes.plot([x for x, _, _ in found], [one.value for _, one, _ in found], "-", color=colour, label=name)
             for x, one, values in found:
                 axes.plot([x] * len(values), values, "o", color=colour, markersize=3.5)
@@ -231,9 +235,22 @@ class Lines(Figure):
         if self.log_y:
             axes.set_yscale("log", base=2)
             axes.yaxis.set_major_formatter("{x:g}")
+        if self.from_zero:
+            axes.set_ylim(bottom=0)
         if self.log_x or len(marks) <= MOST_MARKS:
             axes.set_xticks(marks, [f"{x:g}" for x in marks])
             axes.minorticks_off()
+
+
+def _logarithmic(axes: Any, least: float) -> None:
+    """A scale of bars, which begin at the power of ten below the least of them."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=10.0 ** math.floor(math.log10(least)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def name_bars(axes: Any, names: Sequence[str]) -> None:

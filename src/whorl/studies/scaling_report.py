@@ -147,6 +147,7 @@ def _efficiency(scale: Scale, mode: str, game: str, own: Mapping[str, By], findi
         groups=groups,
         theory=theory,
         log_x=True,
+        from_zero=True,
         emulated="" if scale == "paper" else says(STEP_S),
     )  # fmt: skip
 
@@ -187,6 +188,7 @@ def _by_workers(returns: Results, rewards: Sequence[Finding]) -> Figure:
         y="times the mean return with one worker",
         groups={f"{agent}, {game}": _over_one(group) for (agent, game), group in returns.by("agent", "game").items()},
         log_x=True,
+        from_zero=True,
     )
 
 

@@ -99,6 +99,7 @@ def report(results: Results) -> Report:
                 caption=f"Two ranks against one: {faster.shown}, {faster.state}.{_more(rates)}",
                 x="ranks",
                 y="environment steps per second",
+                from_zero=True,
                 groups={
                     f"{threads} thread{'s' * (threads != 1)} each": {
                         ranks: values for (of, ranks), values in rates.items() if of == threads

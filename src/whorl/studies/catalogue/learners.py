@@ -162,6 +162,7 @@ def report(results: Results) -> Report:
             caption=f"{_changes(speed)}. {_cores()} cores bear {most_processes} processes.",
             x="learners",
             y="environment steps per second",
+            from_zero=True,
             groups=speed,
         ),
         Curves(

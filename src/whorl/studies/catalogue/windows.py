@@ -183,6 +183,7 @@ def report(results: Results) -> Report:
                 + " ".join(f"{one.claim}: {one.shown}, expected {one.expected}; {one.state}." for one in clashes),
                 x="learners",
                 y="read again (%)",
+                from_zero=True,
                 groups=redundancy,
                 theory={"formula for random windows": theory},
             ),

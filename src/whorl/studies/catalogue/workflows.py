@@ -166,6 +166,7 @@ def report(results: Results) -> Report:
                 caption=f"{saturated.claim}: {saturated.state} ({saturated.shown}).",
                 x="actors",
                 y="environment steps learnt from per second",
+                from_zero=True,
                 groups={"queue": crowd},
                 log_x=True,
                 emulated=asleep,
