@@ -19,11 +19,11 @@ GAMES = ("Qbert", "SpaceInvaders")
 """Figs. 6 and 7."""
 SHAPES = ("one node", "messages only")
 SIZES: dict[Scale, tuple[int, int, int, int, int]] = {
-    "smoke": (1, 2, 3, 20, 240),
+    "smoke": (1, 2, 3, 20, 480),
     "small": (3, 7, 1, 20, 4_200),
     "paper": (3, 7, 9, 111, 0),
 }
-"""Seeds, workers, environments of each, rows, environment steps."""
+"""Seeds, workers, environments of each, rows, environment steps: of three updates or more, to have a rate."""
 BATCH = (
     "Published fragments are of 100 rows and batches of 7,000 environment steps, which 7 workers with 9 environments "
     "cannot fill evenly. An update takes one fragment of each environment here: those of 111 rows make batches of "
