@@ -255,10 +255,12 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
     def lose(self, node: str) -> None:
         """A node loses its power: all that runs on it is killed, and the controller is told."""
         self._daemons[node].kill()
-        lost = processes_of(node)
-        for pid in [*_stewards_of(lost), *lost]:  # who would tell the controller of the others' end is first
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + 10
+        while (lost := processes_of(node)) and time.monotonic() < end:  # again: who was just being started
+            for pid in [*_stewards_of(lost), *lost]:  # who would tell the controller of the others' end is first
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
         self._daemons[node].wait()
         self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
 
