@@ -182,3 +182,13 @@ def test_starts_without_progress_are_bounded(tmp_path: Path) -> None:
         note_start(tmp_path, 2)
     with pytest.raises(WhorlError, match="started 4 times without coming to a checkpoint after update 5"):
         note_start(tmp_path, 2)
+
+
+def test_progress_of_a_study_is_that_of_its_trials(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    for folder in ("trials/0000", "trials/0001", "trials/0001/checkpoints/update-000000005"):
+        (tmp_path / folder).mkdir(parents=True)
+        for _ in range(3):
+            note_start(tmp_path, 2)
+    with pytest.raises(WhorlError, match="started 4 times without coming to a newer checkpoint of any trial"):
+        note_start(tmp_path, 2)

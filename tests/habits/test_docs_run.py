@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from whorl.cli.batch import training_of
+from whorl.cli.batch import work_of
 from whorl.cli.main import COMMANDS, WRAPPERS
 from whorl.cli.parser import Parser
 from whorl.cli.train import config_of
@@ -47,7 +47,7 @@ def test_a_command_is_one_that_whorl_takes(page: str, command: str) -> None:
     cut = arguments.index("--") if name in WRAPPERS and "--" in arguments else len(arguments)
     parsed = parser.parse_strictly(arguments[:cut])
     if arguments[cut:]:
-        assert training_of(arguments[cut + 1 :]).is_new
+        assert work_of(arguments[cut + 1 :]).is_new
     if name == "train" and not parsed.what.endswith(".toml"):
         config = config_of(parsed)  # every setting that is named exists and may have that value
         assert config.agent_name == (ALIASES[parsed.what].agent if parsed.what in ALIASES else parsed.what)

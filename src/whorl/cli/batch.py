@@ -11,13 +11,14 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from whorl.cli import resume, train
+from whorl.cli import resume, train, tune
 from whorl.cli.parser import Parser, positive_integer
 from whorl.cluster.orders import ALONE, HEAD_RESOURCE, MPI, RAY, WORKER_RESOURCE, JobOrder
 from whorl.cluster.request import Part, Request, read_prologue
 from whorl.cluster.timing import seconds_of
-from whorl.config.schema import Config
+from whorl.config.schema import Config, EngineConfig
 from whorl.errors import BadInputError
+from whorl.runs.files import os_reason
 
 _OF_NODES = {
     "nodes": ("N", "Nodes. Default: 1."),
@@ -28,17 +29,23 @@ _OF_NODES = {
     "constraint": ("WORDS", "Features that the nodes must have."),
     "gres": ("WORDS", "Further generic resources, in the batch system's own words."),
 }
+_COMMANDS = {"train": train, "resume": resume, "tune": tune}
 _COUNTS = {"nodes": 1, "cpus_per_node": 1, "gpus_per_node": 0}
 
 
 @dataclass(frozen=True)
-class Training:
-    """What is to run in the job, as far as it is known before."""
+class Work:
+    """What is to run in the job, a training or a search, as far as it is known before."""
 
     words: tuple[str, ...]
-    config: Config
+    name: str
+    engine: EngineConfig
+    """Of a search, where its trials run."""
     run_dir: Path | None
+    """Of a search, the study's."""
     is_new: bool
+    config: Config | None = None
+    """Of a training."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,17 +70,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--submit", action="store_true", help="Queue the job.")
 
 
-def training_of(words: list[str]) -> Training:
+def work_of(words: list[str]) -> Work:
     """Check what stands behind ``--`` as the command itself would."""
-    if not words or words[0] not in ("train", "resume"):
+    if not words or words[0] not in _COMMANDS:
         raise BadInputError("what is to run in the job? Put it behind --: ... -- train ppo CartPole-v1 --engine ray")
-    module = train if words[0] == "train" else resume
     parser = Parser(f"whorl {words[0]}", "")
-    module.configure(parser)
+    _COMMANDS[words[0]].configure(parser)
     given = parser.parse_strictly(words[1:])
+    if words[0] == "tune":
+        return _search(given)
     if words[0] == "train":
-        cleaned = _without(words, "--run-dir")
-        return Training(tuple(cleaned), train.config_of(given), given.run_dir, is_new=True)
+        return _training(_without(words, "--run-dir"), train.config_of(given), given.run_dir, is_new=True)
     from whorl.runs.directory import RunDirectory
     from whorl.trainer import stored_config
 
@@ -82,7 +89,25 @@ def training_of(words: list[str]) -> Training:
         config = replace(config, engine=replace(config.engine, name=given.engine))
     run_dir = given.run_dir.absolute()
     moved = [str(run_dir) if word == str(given.run_dir) else word for word in words]
-    return Training(tuple(moved), config, run_dir, is_new=False)
+    return _training(moved, config, run_dir, is_new=False)
+
+
+def _training(words: list[str], config: Config, run_dir: Path | None, *, is_new: bool) -> Work:
+    return Work(tuple(words), f"{config.agent_name}-{config.env.id}", config.engine, run_dir, is_new, config)
+
+
+def _search(given: argparse.Namespace) -> Work:
+    from whorl.tuning.directory import StudyDirectory
+    from whorl.tuning.study import asked_for
+
+    settings = tune.settings_of(given)
+    search, path = asked_for(given.file, given.study_dir, given.resume, settings)
+    path = path.absolute()
+    StudyDirectory(path).check(search)
+    what = ["--resume", path] if given.resume else [given.file.absolute(), "--study-dir", path]
+    sizes = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    engine = EngineConfig(name=search.settings.engine, address=search.settings.address)
+    return Work(tuple(map(str, ("tune", *what, *sizes))), path.name, engine, path, is_new=given.resume is None)
 
 
 def parts_of(arguments: argparse.Namespace, *, whole_nodes: bool = False) -> tuple[Part, ...]:
@@ -116,56 +141,63 @@ def _part(arguments: argparse.Namespace, prefix: str, default: Part) -> Part:
     return replace(default, **changes)  # type: ignore[arg-type]
 
 
-def launch_of(config: Config, nodes: int) -> str:
-    """How the training is started on the nodes: its engine says it."""
-    engine = config.engine.name
+def launch_of(work: Work, nodes: int) -> str:
+    """How the work is started on the nodes: its engine says it."""
+    engine = work.engine.name
     if engine in (RAY, MPI):
-        if config.engine.address:
-            raise BadInputError("engine.address: the job has a Ray cluster of its own; leave it out")
+        if work.engine.address:
+            table = "engine" if work.config else "tune"
+            raise BadInputError(f"{table}.address: the job has a Ray cluster of its own; leave it out")
         return engine
+    if nodes > 1 and work.config is None:
+        raise BadInputError(
+            f'{nodes} nodes and tune.engine = "{engine}": say tune.engine = "ray" in the file, or one node'
+        )
     if nodes > 1:
         has = f"engine {engine}" if engine else "no engine"
         raise BadInputError(f"{nodes} nodes and {has}: say --engine ray or --engine mpi behind --, or one node")
     return ALONE
 
 
-def drafted(arguments: argparse.Namespace, training: Training, *, whole_nodes: bool = False) -> Request:
+def drafted(arguments: argparse.Namespace, work: Work, *, whole_nodes: bool = False) -> Request:
     """The job before it has a place: refused, if it is, before a directory is made."""
     parts = parts_of(arguments, whole_nodes=whole_nodes)
-    draft = request_of(arguments, training, training.run_dir or Path("runs"), parts)
-    order_of(arguments, "", training, draft)
+    draft = request_of(arguments, work, work.run_dir or Path("runs"), parts)
+    order_of(arguments, "", work, draft)
     return draft
 
 
-def reserved(
-    arguments: argparse.Namespace, system: str, training: Training, draft: Request
-) -> tuple[Request, JobOrder]:
-    """The job with its run directory, which is made unless the script is only shown."""
-    from whorl.runs.directory import RunDirectory
+def reserved(arguments: argparse.Namespace, system: str, work: Work, draft: Request) -> tuple[Request, JobOrder]:
+    """The job with its directory, which is made unless the script is only shown."""
+    from whorl.runs.directory import RunDirectory, furnish
 
-    run_dir = training.run_dir
-    if training.is_new:
+    run_dir = work.run_dir
+    if work.config and work.is_new:
         place = RunDirectory.free_place if arguments.print else RunDirectory.reserve
-        run_dir = place(training.run_dir, training.config.agent_name, training.config.env.id)
+        run_dir = place(run_dir, work.config.agent_name, work.config.env.id)
     assert run_dir is not None
+    if not work.config and not arguments.print:
+        try:
+            furnish(run_dir)
+        except OSError as error:
+            raise BadInputError(f"{run_dir}: cannot make a study's directory: {os_reason(error)}") from error
     if not arguments.print:
         (run_dir / "job").mkdir(mode=0o700, exist_ok=True)
     request = replace(draft, run_dir=run_dir.absolute())
-    return request, order_of(arguments, system, training, request)
+    return request, order_of(arguments, system, work, request)
 
 
-def request_of(arguments: argparse.Namespace, training: Training, run_dir: Path, parts: tuple[Part, ...]) -> Request:
+def request_of(arguments: argparse.Namespace, work: Work, run_dir: Path, parts: tuple[Part, ...]) -> Request:
     """The job, apart from what runs in it."""
-    config = training.config
     return Request(
-        name=re.sub(r"[^A-Za-z0-9._-]+", "-", f"whorl-{config.agent_name}-{config.env.id}")[:60],
+        name=re.sub(r"[^A-Za-z0-9._-]+", "-", f"whorl-{work.name}")[:60],
         run_dir=run_dir,
         parts=parts,
         time_s=seconds_of(arguments.time, "--time") if arguments.time else 0,
         account=arguments.account or "",
         exclusive=arguments.exclusive,
         requeue=not arguments.no_requeue,
-        survives_nodes=launch_of(config, sum(part.nodes for part in parts)) == RAY,
+        survives_nodes=launch_of(work, sum(part.nodes for part in parts)) == RAY,
         prologue=read_prologue(arguments.prologue) if arguments.prologue else "",
         python=arguments.python or shlex.quote(sys.executable),
         folder=Path.cwd(),
@@ -173,20 +205,22 @@ def request_of(arguments: argparse.Namespace, training: Training, run_dir: Path,
     )
 
 
-def order_of(arguments: argparse.Namespace, system: str, training: Training, request: Request) -> JobOrder:
+def order_of(arguments: argparse.Namespace, system: str, work: Work, request: Request) -> JobOrder:
     """What the script tells the batch process."""
-    launch = launch_of(training.config, request.nodes)
+    launch = launch_of(work, request.nodes)
+    if work.config is None and len(request.parts) > 1:
+        raise BadInputError("a search has no learners and actors of its own: leave out --head-... and --worker-...")
     if launch != RAY and len(request.parts) > 1:
         raise BadInputError(
             "--head-... and --worker-... need --engine ray: srun starts ranks on nodes of one kind only"
         )
     heads = request.parts[0].nodes if len(request.parts) > 1 else 0
-    words = training.words
-    if heads and not training.is_new and not training.config.engine.learner_resources.get(HEAD_RESOURCE):
+    words = work.words
+    if heads and not work.is_new and not work.engine.learner_resources.get(HEAD_RESOURCE):
         raise BadInputError(
-            f"{training.run_dir}: was begun on nodes of one kind, and goes on so: leave out --head-... and --worker-..."
+            f"{work.run_dir}: was begun on nodes of one kind, and goes on so: leave out --head-... and --worker-..."
         )
-    if heads and training.is_new:
+    if heads and work.is_new:
         places = (f"engine.learner_resources.{HEAD_RESOURCE}=1", f"engine.actor_resources.{WORKER_RESOURCE}=1")
         words = (*words, *(word for place in places for word in ("--set", place)))
     return JobOrder(

@@ -1,17 +1,17 @@
-"""``whorl pbs ... -- train ...``."""
+"""``whorl pbs ... -- train|tune ...``."""
 
 from __future__ import annotations
 
 import argparse
 
 from whorl.cli.batch import configure as configure_batch
-from whorl.cli.batch import drafted, reserved, training_of
+from whorl.cli.batch import drafted, reserved, work_of
 from whorl.errors import EXIT_DONE, BadInputError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.usage = "whorl pbs [options] (--print | --submit) -- train ..."
+    parser.usage = "whorl pbs [options] (--print | --submit) -- train|tune ..."
     parser.epilog = "A job that was preempted ends with 75; submit its script (RUN_DIR/job/job.sh) again to go on."
     configure_batch(parser)
 
@@ -23,9 +23,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not (arguments.print or arguments.submit):
         raise BadInputError("--submit queues a job, --print shows its script")
-    training = training_of(arguments.words)
-    draft = drafted(arguments, training)
-    request, order = reserved(arguments, "pbs", training, draft)
+    work = work_of(arguments.words)
+    draft = drafted(arguments, work)
+    request, order = reserved(arguments, "pbs", work, draft)
     script = script_of(request, order)
     if arguments.print:
         print(script, end="")

@@ -1,4 +1,4 @@
-"""``whorl slurm ... -- train ...`` and ``whorl slurm join RUN_DIR --nodes K``."""
+"""``whorl slurm ... -- train|tune ...`` and ``whorl slurm join RUN_DIR --nodes K``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from whorl.cli.batch import configure as configure_batch
-from whorl.cli.batch import drafted, parts_of, request_of, reserved, training_of
+from whorl.cli.batch import drafted, parts_of, request_of, reserved, work_of
 from whorl.cli.parser import positive_integer
 from whorl.errors import EXIT_DONE, BadInputError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.usage = "whorl slurm [options] [--print | --submit] -- train ...\n       whorl slurm join RUN_DIR [options]"
+    parser.usage = (
+        "whorl slurm [options] [--print | --submit] -- train|tune ...\n       whorl slurm join RUN_DIR [options]"
+    )
     parser.epilog = (
         "Without --print and --submit, inside an allocation (salloc), it runs there at once. `-- resume RUN_DIR` goes "
-        "on with a run. `join` has further nodes join a run on engine ray."
+        "on with a run, `-- tune --resume STUDY_DIR` with a search. `join` has further nodes join a run on engine ray."
     )
     parser.add_argument("what", nargs="*", metavar="join RUN_DIR", help="Join the job of a run with further nodes.")
     configure_batch(parser)
@@ -44,12 +46,12 @@ def _train(arguments: argparse.Namespace) -> int:
     from whorl.cluster.allocation import find_allocation
     from whorl.cluster.slurm import script_of
 
-    training = training_of(arguments.words)
+    work = work_of(arguments.words)
     allocation = None if arguments.print or arguments.submit else find_allocation(system="slurm")
-    draft = drafted(arguments, training, whole_nodes=arguments.exclusive or allocation is not None)
+    draft = drafted(arguments, work, whole_nodes=arguments.exclusive or allocation is not None)
     if not (arguments.print or arguments.submit or allocation):
         raise BadInputError("not inside an allocation of Slurm: --submit queues a job, --print shows its script")
-    request, order = reserved(arguments, "slurm", training, draft)
+    request, order = reserved(arguments, "slurm", work, draft)
     script = script_of(request, order)
     if arguments.print:
         print(script, end="")
@@ -94,11 +96,11 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
     if config.engine.name != RAY:
         raise BadInputError(f"{run_dir}: runs on engine {config.engine.name}, which no node can join; engine ray can")
     current_meeting(directory.path)
-    training = training_of(["resume", str(run_dir)])
+    work = work_of(["resume", str(run_dir)])
     parts = parts_of(arguments, whole_nodes=arguments.exclusive)
     if len(parts) > 1:
         raise BadInputError("nodes that join are for actors: leave out --head-... and --worker-...")
-    request = replace(request_of(arguments, training, directory.path.absolute(), parts), requeue=False)
+    request = replace(request_of(arguments, work, directory.path.absolute(), parts), requeue=False)
     request = replace(request, name=f"join-{request.name}"[:60])
     heads = int(bool(config.engine.learner_resources.get(HEAD_RESOURCE)))
     key = secrets.token_hex(4)
@@ -136,5 +138,7 @@ def _count_roles(words: list[str]) -> int:
     from whorl.prepare import prepare
     from whorl.session import plan_of
 
-    print(len(plan_of(prepare(training_of(words).config))[0].roles))
+    config = work_of(words).config
+    assert config is not None, "only trainings have roles"
+    print(len(plan_of(prepare(config))[0].roles))
     return EXIT_DONE

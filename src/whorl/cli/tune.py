@@ -26,11 +26,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Search, or go on."""
+    from whorl.tuning.study import run_command
+
+    settings = settings_of(arguments)
+    return run_command(arguments.file, arguments.study_dir, arguments.resume, arguments.quiet, **settings)
+
+
+def settings_of(arguments: argparse.Namespace) -> dict[str, int]:
+    """Of ``[tune]``, those that the command line changes."""
     settings = {}
     if arguments.trials is not None:
         settings["trials"] = positive_integer(arguments.trials, "--trials")
     if arguments.parallel is not None:
         settings["parallel"] = natural_number(arguments.parallel, "--parallel")
-    from whorl.tuning.study import run_command
-
-    return run_command(arguments.file, arguments.study_dir, arguments.resume, arguments.quiet, **settings)
+    return settings

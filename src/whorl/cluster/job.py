@@ -45,7 +45,7 @@ class BatchJob:
         if allocation is None:
             raise BadInputError(f"not inside a job of {order.system}: submit the script, do not run it")
         self._order, self._allocation = order, allocation
-        self._warned = self._heard = False
+        self._warned = self._heard = self._has_begun = False
         self._updates_before = 0
         self._step: subprocess.Popen[bytes] | None = None
 
@@ -84,9 +84,9 @@ class BatchJob:
         return code
 
     def _training(self) -> list[str]:
-        """``train`` at the first start, ``resume`` at every other."""
+        """``train`` at the first start, ``resume`` at every other; ``tune`` goes on with a study by itself."""
         order, run_dir = self._order, self._order.run_dir
-        if order.words[0] == "resume":
+        if order.words[0] in ("resume", "tune"):
             return list(order.words)
         mark = run_dir / "job" / "id"
         mine = not mark.exists() or mark.read_text() == order.id
@@ -167,8 +167,10 @@ class BatchJob:
         run_dir = self._order.run_dir
         if not is_held(run_dir / "lock"):
             self._heard = True
-            self._step.terminate()
+            if not self._has_begun:
+                self._step.terminate()
             return
+        self._has_begun = True  # and was warned by the batch system, too, where it ends without an answer
         try:
             print(f"whorl: warned: {ask(run_dir, stop=True, timeout_s=_ANSWER_S)}", flush=True)
             self._heard = True

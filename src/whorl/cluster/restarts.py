@@ -17,9 +17,11 @@ _ANSWER_S = 60.0
 
 
 def note_start(run_dir: Path, most: int) -> None:
-    """Count a start of the job. Refuse to go on after ``most`` starts in a row that brought no newer checkpoint."""
+    """Count a start of the job. Refuse to go on after ``most`` starts in a row that brought no newer checkpoint (of
+    a study: of any trial)."""
     record = run_dir / "job" / "starts.json"
-    newest = max((_update_of(each.path) for each in find_checkpoints(run_dir / "checkpoints")), default=-1)
+    trials = [_newest_update(path) + 2 for path in run_dir.glob("trials/*")]  # functions may leave no checkpoint
+    newest = sum(trials) if trials else _newest_update(run_dir)
     before, starts = -1, 0
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         told = json.loads(record.read_text())
@@ -28,10 +30,15 @@ def note_start(run_dir: Path, most: int) -> None:
     write_atomic(record, json.dumps({"update": newest, "starts": starts}).encode(), mode=0o600)
     if starts > most + 1:
         since = "a first checkpoint" if newest < 0 else f"a checkpoint after update {newest}"
+        since = "a newer checkpoint of any trial" if trials else since
         raise WhorlError(
             f"{run_dir}: the job was started {starts} times without coming to {since}: look at logs/, mend the cause "
             f"and remove {record}"
         )
+
+
+def _newest_update(run_dir: Path) -> int:
+    return max((_update_of(each.path) for each in find_checkpoints(run_dir / "checkpoints")), default=-1)
 
 
 def _update_of(checkpoint: Path) -> int:

@@ -78,7 +78,7 @@ class RunDirectory:
         if path.exists() and not path.is_dir():
             raise BadInputError(f"{path}: a file is in the way; give another --run-dir")
         path.mkdir(parents=True, exist_ok=True)
-        if not _is_free(path):
+        if not is_vacant(path):
             raise _occupied(path)
         try:
             # Of two runs that start at once, the one that makes this subdirectory has the place.
@@ -93,10 +93,10 @@ class RunDirectory:
         """A place for a run that a batch job will begin later: a directory with nothing but ``job`` and ``logs``."""
         try:
             if path is None:
-                return cls._create_numbered(Path(root), f"{file_safe(agent)}-{file_safe(env)}", _furnish)
-            if Path(path).exists() and not (Path(path).is_dir() and _is_free(Path(path))):
+                return cls._create_numbered(Path(root), f"{file_safe(agent)}-{file_safe(env)}", furnish)
+            if Path(path).exists() and not (Path(path).is_dir() and is_vacant(Path(path))):
                 raise _occupied(Path(path))
-            return _furnish(Path(path))
+            return furnish(Path(path))
         except (OSError, ValueError) as error:
             raise BadInputError(f"{path or root}: cannot make a run directory: {os_reason(error)}") from error
 
@@ -106,7 +106,7 @@ class RunDirectory:
         if path is None:
             stem = f"{file_safe(agent)}-{file_safe(env)}"
             return Path(root) / f"{stem}-{_next_number(Path(root), stem)}"
-        if Path(path).exists() and not (Path(path).is_dir() and _is_free(Path(path))):
+        if Path(path).exists() and not (Path(path).is_dir() and is_vacant(Path(path))):
             raise _occupied(Path(path))
         return Path(path)
 
@@ -167,15 +167,16 @@ def give_back(path: Path) -> None:
             folder.rmdir()  # only when it is empty
 
 
-def _furnish(path: Path) -> Path:
+def furnish(path: Path) -> Path:
+    """Make what the script of a batch job needs before it begins."""
     for name in ("logs", "job"):
         (path / name).mkdir(parents=True, exist_ok=True)
     (path / "job").chmod(0o700)
     return path
 
 
-def _is_free(path: Path) -> bool:
-    """Empty, or kept for this very run by a batch job that is about to begin it."""
+def is_vacant(path: Path) -> bool:
+    """Empty, or kept for this very run (or study) by a batch job that is about to begin it."""
     names = {entry.name for entry in path.iterdir()}
     return not names or ("job" in names and names <= {"job", "logs"})
 

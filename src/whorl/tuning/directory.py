@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from whorl.config.toml import load_toml, write_toml
 from whorl.errors import BadInputError, MissingExtraError, RunBusyError, WhorlError
+from whorl.runs.directory import is_vacant
 from whorl.runs.files import open_for_lines, os_reason, write_atomic
 from whorl.runs.lock import RunLock, read_holder
 from whorl.tuning.search_file import SearchFile, same_search
@@ -66,18 +67,34 @@ class StudyDirectory:
             raise BadInputError(f"{path}: not the directory of a study (it holds no tune.toml)")
         return cls(path)
 
+    def check(self, search: SearchFile) -> None:
+        """Refuse a place that holds anything but this search."""
+        try:
+            holds_study = self.file.is_file()
+            is_free = holds_study or (self.path / "trials").is_dir() or not self.path.exists() or is_vacant(self.path)
+        except OSError as error:
+            raise self._unusable(error) from error
+        if not is_free:
+            raise BadInputError(f"{self.path}: is not empty, and holds no study; give another --study-dir")
+        if holds_study and not same_search(load_toml(self.file), search.tables):
+            raise BadInputError(
+                f"{self.path}: holds a study of another search; give another --study-dir, or "
+                f"`whorl tune --resume {self.path}` goes on with that one"
+            )
+
+    def _unusable(self, error: OSError) -> BadInputError:
+        return BadInputError(
+            f"{self.path}: cannot make a study's directory: {os_reason(error)}; give another --study-dir"
+        )
+
     def claim(self, search: SearchFile) -> RunLock:
         """Become the one writer of a new study, or of one of the same search. ``lock.close()`` lets go."""
+        self.check(search)
         try:
-            is_new = not self.path.exists() or not any(self.path.iterdir())
-            for folder in (self.path / "trials", self.path / "logs") if is_new else ():
-                folder.mkdir(parents=True)
+            for folder in (self.path / "trials", self.path / "logs"):
+                folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInputError(
-                f"{self.path}: cannot make a study's directory: {os_reason(error)}; give another --study-dir"
-            ) from error
-        if not is_new and not self.file.is_file() and not (self.path / "trials").is_dir():
-            raise BadInputError(f"{self.path}: is not empty, and holds no study; give another --study-dir")
+            raise self._unusable(error) from error
         try:
             lock = RunLock(self.path / "lock")
         except RunBusyError:
@@ -86,11 +103,7 @@ class StudyDirectory:
                 "another --study-dir"
             ) from None
         try:
-            if self.file.is_file() and not same_search(load_toml(self.file), search.tables):
-                raise BadInputError(
-                    f"{self.path}: holds a study of another search; give another --study-dir, or "
-                    f"`whorl tune --resume {self.path}` goes on with that one"
-                )
+            self.check(search)  # once more: who held the lock may have begun another
             write_atomic(self.file, write_toml(search.tables).encode())
         except BaseException:
             lock.close()

@@ -29,17 +29,18 @@ class RayExecutor:
     def __init__(self, settings: TuneConfig, trials: int) -> None:
         if find_spec("ray") is None:
             raise MissingExtraError("tune.engine = ray needs Ray: pip install 'whorl[ray]'")
-        if settings.token_file:
-            from whorl.engines.ray.private import check_token_file
+        from whorl.engines.ray.private import check_token_file, joined_cluster
 
-            check_token_file(settings.token_file)
+        self._address, token_file = joined_cluster(settings.address, settings.token_file)
+        if token_file:
+            check_token_file(token_file)
         self._each = {"CPU": settings.cpus_per_trial, "GPU": settings.gpus_per_trial, **_custom(settings)}
         cpus = max(len(os.sched_getaffinity(0)), settings.parallel * settings.cpus_per_trial, settings.cpus_per_trial)
         here = {name: amount * max(1, settings.parallel) for name, amount in self._each.items() if name != "CPU"}
         self._wake = WakePipe()
         setup = {
-            "address": settings.address,
-            "token_file": settings.token_file,
+            "address": self._address,
+            "token_file": token_file,
             "namespace": f"whorl-tune-{os.getpid()}",
             "needed": {"CPU": float(cpus), **{name: amount for name, amount in here.items() if amount}},
             "sys_path": [str(path) for path in sys.path],
@@ -49,15 +50,15 @@ class RayExecutor:
         self._moves: dict[int, int] = {}
         self._closed = False
         try:
-            room = self._room(self._link.expect("ready", CONNECT_S)["has"], settings)
+            room = self._room(self._link.expect("ready", CONNECT_S)["has"])
         except BaseException:
             self.close()
             raise
         self.slots = min(settings.parallel or room, trials)
 
-    def _room(self, has: Mapping[str, float], settings: TuneConfig) -> int:
+    def _room(self, has: Mapping[str, float]) -> int:
         """Trials that the cluster has room for at a time."""
-        where = f"the Ray cluster at {settings.address}" if settings.address else "this machine"
+        where = f"the Ray cluster at {self._address}" if self._address else "this machine"
         room = math.inf
         for name, amount in self._each.items():
             if amount and (room := min(room, has.get(name, 0.0) // amount)) < 1:

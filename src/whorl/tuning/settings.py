@@ -37,7 +37,8 @@ class TuneConfig:
     """Where trials run: as processes of this machine, or on the nodes of a Ray cluster (what a trial's own roles run on
     is ``engine.name``, as always)."""
     address: str = ""
-    """``ray``: the cluster, ``HOST:PORT`` of its head. Empty: a private one on this machine."""
+    """``ray``: the cluster, ``HOST:PORT`` of its head. Empty: that of the batch job; outside of one, a private
+    one on this machine."""
     token_file: str = ""
     """``ray``: the file with that cluster's token, readable by its owner alone. Empty: where Ray looks."""
     resources_per_trial: dict[str, Any] = field(default_factory=dict)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from whorl.cluster.timing import TimeLimit
-from whorl.config.schema import RunConfig
 from whorl.config.toml import load_toml
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, MissingExtraError, WhorlError
 from whorl.runs.files import file_safe, shown
+from whorl.runs.wishes import WishBox
 from whorl.signals import StopSignals
 from whorl.tuning.directory import StudyDirectory, require_optuna
 from whorl.tuning.executor import Executor
@@ -57,21 +57,32 @@ def tune(
 ) -> Study:
     """Search over a file, or over the same as nested dicts; ``settings`` change ``[tune]``: ``trials=50``. A study that
     was stopped goes on. Ctrl-C or SIGTERM ends it early: its trials save, and its status is ``preempted``."""
+    return run_study(*_searched(what, study_dir, settings), quiet)
+
+
+def _searched(
+    what: str | Path | Mapping[str, Any], study_dir: str | Path | None, settings: Mapping[str, Any]
+) -> tuple[SearchFile, Path]:
+    """A checked search, and where its study is kept."""
     require_optuna()
     if isinstance(what, Mapping):
         tables, source, stem = what, "the given tables", "study"
     else:
         tables, source, stem = load_toml(Path(what)), str(what), Path(what).stem
     search = read_search(_with(tables, settings), source)
-    return run_study(search, Path(study_dir) if study_dir else Path("studies") / file_safe(stem), quiet)
+    return search, Path(study_dir) if study_dir else Path("studies") / file_safe(stem)
 
 
 def resume_study(study_dir: Path, quiet: bool = True, **settings: Any) -> Study:
     """Go on with the study of a directory."""
+    return run_study(_search_of(study_dir, settings), study_dir, quiet)
+
+
+def _search_of(study_dir: Path, settings: Mapping[str, Any]) -> SearchFile:
+    """The checked search of a study that was begun."""
     require_optuna()
     directory = StudyDirectory.open(study_dir)
-    search = read_search(_with(load_toml(directory.file), settings), str(directory.file))
-    return run_study(search, study_dir, quiet)
+    return read_search(_with(load_toml(directory.file), settings), str(directory.file))
 
 
 def _with(tables: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +95,7 @@ def run_study(search: SearchFile, path: Path, quiet: bool) -> Study:
     executor = make_executor(search.settings, search.trials)
     directory = StudyDirectory(path.absolute())
     with contextlib.closing(executor), StopSignals() as signals, directory.claim(search):
-        signals.hold(TimeLimit(RunConfig.stop_before_s))
+        signals.hold(_JobWarning(search, directory))
         began = time.monotonic()
         study = directory.open_journal(search)
         table = make_table(describe(search), _total(search), quiet)
@@ -94,6 +105,26 @@ def run_study(search: SearchFile, path: Path, quiet: bool) -> Study:
             executor.close()
             table.close()
         return _report(search, directory, study, signals.received is not None, time.monotonic() - began)
+
+
+class _JobWarning:
+    """The batch job that a study runs in is nearly over: by its time, or by the word of its batch process, which comes
+    as a wish."""
+
+    def __init__(self, search: SearchFile, directory: StudyDirectory) -> None:
+        # Not later than its trials think so themselves: what they end with would be a failure.
+        self._limit = TimeLimit(search.config(search.first_labels()).run.stop_before_s)
+        self._box = WishBox(directory.path)
+
+    def is_near(self) -> bool:
+        """The study is to be saved, and to stop."""
+        wish = self._box.look()
+        if wish is not None and wish.stop:
+            self._box.answer(wish, "the trials are saved and the study stops")
+            return True
+        if wish is not None:
+            self._box.answer(wish, "a study has no actors of its own, its trials have", refused=True)
+        return self._limit.is_near()
 
 
 def make_executor(settings: TuneConfig, trials: int) -> Executor:
@@ -158,14 +189,7 @@ def _report(
 
 def run_command(file: Path | None, study_dir: Path | None, resume: Path | None, quiet: bool, **settings: Any) -> int:
     """``whorl tune``: returns the exit code."""
-    if resume is not None:
-        if file is not None or study_dir is not None:
-            raise BadInputError(f"--resume {resume} names the study itself; leave out the file and --study-dir")
-        study = resume_study(resume, quiet, **settings)
-    elif file is None:
-        raise BadInputError("which file? Try: whorl tune FILE.toml, or whorl tune --resume STUDY_DIR")
-    else:
-        study = tune(file, study_dir=study_dir, quiet=quiet, **settings)
+    study = run_study(*asked_for(file, study_dir, resume, settings), quiet)
     for line in closing_lines(study):
         print(line)
     if study.status == "preempted":
@@ -175,6 +199,19 @@ def run_command(file: Path | None, study_dir: Path | None, resume: Path | None, 
         cause = f"; trial {failed.number}: {failed.error}" if failed else ""
         raise WhorlError(f"{shown(study.path)}: no trial was done{cause}")
     return EXIT_DONE if study.status == "completed" else EXIT_FAILED
+
+
+def asked_for(
+    file: Path | None, study_dir: Path | None, resume: Path | None, settings: Mapping[str, Any]
+) -> tuple[SearchFile, Path]:
+    """What a command line names: a checked search, and where its study is kept."""
+    if resume is not None:
+        if file is not None or study_dir is not None:
+            raise BadInputError(f"--resume {resume} names the study itself; leave out the file and --study-dir")
+        return _search_of(resume, settings), resume
+    if file is None:
+        raise BadInputError("which file? Try: whorl tune FILE.toml, or whorl tune --resume STUDY_DIR")
+    return _searched(file, study_dir, settings)
 
 
 def closing_lines(study: Study) -> list[str]:

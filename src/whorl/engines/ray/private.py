@@ -56,9 +56,15 @@ def set_environment(token_file: str) -> None:
 
 def of_this_job(config: EngineConfig) -> EngineConfig:
     """The same settings; the cluster that is joined is that of this batch job, where there is one and none is named."""
-    if config.address or not os.environ.get(ADDRESS):
-        return config
-    return replace(config, address=os.environ[ADDRESS], token_file=os.environ.get(TOKEN_FILE, ""))
+    address, token_file = joined_cluster(config.address, config.token_file)
+    return replace(config, address=address, token_file=token_file)
+
+
+def joined_cluster(address: str, token_file: str) -> tuple[str, str]:
+    """The one that is named; where none is, that of this batch job, where there is one."""
+    if address or not os.environ.get(ADDRESS):
+        return address, token_file
+    return os.environ[ADDRESS], os.environ.get(TOKEN_FILE, "")
 
 
 def check_token_file(path: str) -> None:
