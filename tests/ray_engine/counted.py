@@ -1,4 +1,4 @@
-"""``counted:Counted-v0``: an environment that writes down when each of its steps was, whoever else counts them.
+"""``counted:Tallied-v0``: an environment that writes down when each of its steps was, whoever else counts them.
 
 Every instance has a file of its own, with the time of each step as eight bytes.
 """
@@ -55,8 +55,8 @@ class Counted(gymnasium.Env[np.ndarray, int]):
         return np.array([self._position, self._steps], np.float32)
 
 
-if "Counted-v0" not in gymnasium.registry:
-    gymnasium.register("Counted-v0", entry_point="counted:Counted")
+if "Tallied-v0" not in gymnasium.registry:
+    gymnasium.register("Tallied-v0", entry_point="counted:Counted")
 
 
 def steps_in(folder: Path) -> list[np.ndarray]:

@@ -25,7 +25,7 @@ def main() -> None:
     agent, steps = ("impala", 10**6) if workflow == "async" else ("ppo", 3000)
     job: dict[str, Any] = {"workflow": workflow, "engine": "ray", "actors": 2, "envs_per_actor": 2, "steps": steps}
     found: dict[str, Any] = {}
-    env = "counted:Counted-v0" if "env.kwargs.folder" in settings else "whorl/Slow-v0"
+    env = "counted:Tallied-v0" if "env.kwargs.folder" in settings else "whorl/Slow-v0"
     with whorl.Trainer(agent, env, run_dir=Path(run_dir), set=settings, **job) as trainer:
         trainer.step(3)
         cluster: Any = trainer._session.cluster

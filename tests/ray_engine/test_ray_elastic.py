@@ -90,7 +90,7 @@ def test_nodes_join_and_leave_while_it_trains(tmp_path: Path, small_cluster: Ray
     job = {**JOB, "actors_schedule": "0:2"}
     engine = {f"engine.{name}": value for name, value in nodes.settings.items()}
     given = {"agent.rows": 8, "agent.network.hidden": (16,), **counted(tmp_path / "steps", 0.02), **engine}
-    with whorl.Trainer("impala", "counted:Counted-v0", run_dir=run_dir, set=given, **job) as trainer:
+    with whorl.Trainer("impala", "counted:Tallied-v0", run_dir=run_dir, set=given, **job) as trainer:
         trainer.step(2)
         first_pid = trainer._session.cluster.envoy_pid  # type: ignore[attr-defined]
         resize = subprocess.Popen([sys.executable, "-m", "whorl", "resize", str(run_dir), "4"])
@@ -143,7 +143,7 @@ def test_eight_then_four_then_two(
         given |= {f"engine.{name}": value for name, value in ray_nodes.settings.items()}
     updates = [(0.0, 0)]
     """When each ended, and at how many environment steps."""
-    with whorl.Trainer("impala", "counted:Counted-v0", run_dir=tmp_path / "run", set=given, **job) as trainer:
+    with whorl.Trainer("impala", "counted:Tallied-v0", run_dir=tmp_path / "run", set=given, **job) as trainer:
         while not trainer.done:
             trainer.step()
             updates.append((time.time(), trainer.env_steps))

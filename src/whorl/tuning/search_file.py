@@ -220,7 +220,8 @@ def _try_out(search: SearchFile) -> None:
         if key not in probes:
             probes[key] = look_at(config)
         job = prepare(config, probes[key])
-        check_machine(config)
+        if search.settings.engine == "local":  # trials of Ray may be on machines with more
+            check_machine(config)
         jobs.setdefault(name, []).append(job)
     if search.settings.method == "pbt":
         _check_copies(search, jobs)

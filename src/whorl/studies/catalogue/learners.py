@@ -49,7 +49,7 @@ Layouts = tuple[tuple[int, tuple[int, ...], dict[str, int]], ...]
 PAPER_STEPS = dict.fromkeys(AGENTS, BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS)
 REAL: dict[Scale, Layouts] = {
     "smoke": ((4, (1, 2), dict.fromkeys(AGENTS, 4_000)),),
-    "small": ((8, (1, 2, 4), {"impala": 360_000, "a2c": 360_000, "dqn": 200_000}),),
+    "small": ((8, (1, 2, 4), {"impala": 240_000, "a2c": 240_000, "dqn": 120_000}),),
     "paper": ((16, (1, 8), PAPER_STEPS), (24, (1, 8), PAPER_STEPS), (140, (1, 20), PAPER_STEPS)),
 }
 EMULATED: dict[Scale, tuple[tuple[int, tuple[int, ...], int], ...]] = {

@@ -20,7 +20,7 @@ GAMES = ("Qbert", "SpaceInvaders")
 SHAPES = ("one node", "messages only")
 SIZES: dict[Scale, tuple[int, int, int, int, int]] = {
     "smoke": (1, 2, 3, 20, 480),
-    "small": (3, 7, 1, 20, 4_200),
+    "small": (3, 7, 1, 20, 3_500),
     "paper": (3, 7, 9, 111, 0),
 }
 """Seeds, workers, environments of each, rows, environment steps: of three updates or more, to have a rate."""
