@@ -33,7 +33,7 @@ TASKS = {
 PAPER_STEPS = BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS
 SIZES: dict[Scale, tuple[int, dict[str, int]]] = {
     "smoke": (1, dict(zip(TASKS, (4_000, 4_000, 2_500, 2_500), strict=True))),
-    "small": (6, dict(zip(TASKS, (60_000, 40_000, 15_000, 20_000), strict=True))),
+    "small": (10, dict(zip(TASKS, (60_000, 40_000, 15_000, 20_000), strict=True))),
     "paper": (10, dict.fromkeys(TASKS, PAPER_STEPS)),
 }
 """Seeds, and environment steps by task."""

@@ -29,7 +29,7 @@ REAL: dict[Scale, tuple[tuple[int, ...], int, int]] = {"smoke": ((1, 2, 4), 2_56
 GAME_ENVS, GAME_ROWS = 2, 16
 PLAYED: dict[Scale, tuple[tuple[str, ...], tuple[int, ...], int, int]] = {
     "smoke": (GAMES[:1], (1, 2), 256, 1),
-    "small": (GAMES, (1, 2, 4), 1_536, 1),
+    "small": (GAMES, (1, 2, 4), 1_536, 3),
 }
 """Games, workers, environment steps, seeds."""
 

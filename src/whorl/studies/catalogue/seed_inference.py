@@ -19,7 +19,7 @@ AGENTS: dict[str, dict[str, Any]] = {
 MODELS = {"small": (64, 64), "large": (1024, 1024)}
 SIZES: dict[Scale, tuple[int, dict[str, int]]] = {
     "smoke": (1, {"small": 5_000, "large": 1_500}),
-    "small": (5, {"small": 600_000, "large": 20_000}),
+    "small": (5, {"small": 700_000, "large": 25_000}),
     "paper": (5, {"small": 1_000_000, "large": 1_000_000}),
 }
 """Seeds, and environment steps by model: at `small` each run lasts 5 s or longer."""

@@ -14,7 +14,7 @@ ALONE = {"local": ("local", "inline")}
 """What is run where one engine is asked for: itself, if nothing stands here."""
 SIZES: dict[Scale, tuple[int, float, int, int]] = {
     "smoke": (8, 0.5, 2, 1),
-    "small": (TASKS, TASK_S, 3, 3),
+    "small": (TASKS, TASK_S, 5, 3),
     "paper": (TASKS, TASK_S, 10, 5),
 }
 """Tasks, seconds of each, rounds, and how often all of it is begun anew."""

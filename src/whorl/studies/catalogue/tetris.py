@@ -13,7 +13,7 @@ from whorl.studies.stats import estimate, ratio
 
 SIZES: dict[Scale, tuple[tuple[tuple[int, int], ...], int, int, int]] = {
     "smoke": (((1, 2), (2, 2), (2, 4)), 8, 4, 1),
-    "small": (((1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8)), 32, 6, 3),
+    "small": (((1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8)), 32, 8, 3),
     "paper": (((1, 1), (1, 8), (8, 8), (8, 64), (32, 32), (32, 64)), 64, 5000, 3),
 }
 """(Cores, environments) as in the study's labels, rows, updates, seeds."""

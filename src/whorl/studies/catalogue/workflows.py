@@ -36,7 +36,7 @@ WORKFLOWS: Mapping[str, Mapping[str, Any]] = {
 }
 SIZES: dict[Scale, tuple[int, int, tuple[int, ...]]] = {
     "smoke": (1, 1_200, (1, 4)),
-    "small": (3, 3_000, (1, 2, 4, 8)),
+    "small": (5, 3_000, (1, 2, 4, 8)),
     "paper": (5, BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS, (35, 71, 143)),
 }
 """Seeds, environment steps, numbers of actors."""
