@@ -84,6 +84,16 @@ def test_an_engine_that_a_study_cannot_use_is_refused() -> None:
         check_engine(get_study("vtrace"), "ray")
 
 
+def test_a_study_that_compares_engines_is_run_on_all_of_them_or_on_one() -> None:
+    tasks = get_study("tasks")
+    every = tasks.engine_for("small")
+    check_engine(tasks, every)
+    assert {cell.labels["engine"] for cell in tasks.cells("small", every)} == {"local", "inline", "mpi", "ray"}
+    assert {cell.labels["engine"] for cell in tasks.cells("small", "mpi")} == {"mpi"}
+    with pytest.raises(BadInputError, match="cannot use the engine 'every-engine'"):
+        check_engine(get_study("vtrace"), every)
+
+
 def test_a_cell_shows_its_commands_as_they_are_typed() -> None:
     cell = Cell({"side": "a b"}, 3, (("whorl", "train", "ppo", "X-v0", "--run-dir", "{folder}/run"),))
     assert cell.name == "side-a-b_seed-3"

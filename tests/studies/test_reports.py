@@ -129,6 +129,14 @@ def test_a_figure_without_numbers_is_not_left_out_in_silence(tmp_path: Path) -> 
     assert "There is nothing to show of «" in (tmp_path / "report.html").read_text()
 
 
+def test_the_command_of_a_report_is_one_that_is_taken(tmp_path: Path) -> None:
+    for name, shown in (("tasks", "whorl study tasks --scale small"), ("vtrace", "--scale small --engine inline")):
+        study = get_study(name)
+        results = fake_results(study, "small")
+        write_report(tmp_path, study, "small", results.engine, study.report(results), results.cells, [], FACTS)
+        assert f"{shown}</pre>" in (tmp_path / "report.html").read_text()
+
+
 def test_many_names_make_a_picture_higher_and_do_not_lie_on_each_other() -> None:
     few, many = (
         Lines(

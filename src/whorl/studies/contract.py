@@ -177,6 +177,11 @@ class Training:
         return Cell(labels, seed, (self.command(seed),), emulated)
 
 
+def engine_words(engine: str) -> str:
+    """For people: ``engine ray``, or ``every engine``."""
+    return "every engine" if engine == EVERY_ENGINE else f"engine {engine}"
+
+
 def probe(function: str, labels: Mapping[str, Any], seed: int, emulated: str = "", /, **arguments: Any) -> Cell:
     """A cell that calls ``module:function(**arguments)`` in a process of its own and keeps the numbers it returns."""
     given = {name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 from whorl.runs.files import write_atomic
 from whorl.runs.status import counted, duration
-from whorl.studies.contract import Report, Scale, Study, Table
+from whorl.studies.contract import EVERY_ENGINE, Report, Scale, Study, Table, engine_words
 from whorl.studies.figures import NARROW, Figure
 from whorl.studies.findings import Finding, write_findings
 from whorl.studies.machine import origin_of
@@ -56,11 +56,12 @@ def write_report(
         write_atomic(path / f"{figure.name}.csv", figure.csv().encode())
     origins = sorted({one.origin for one in done})
     write_findings(path / "findings.json", study.name, scale, engine, made.findings, took_s, origins)
-    command = f"whorl study {study.name} --scale {scale} --engine {engine}"
+    command = f"whorl study {study.name} --scale {scale}" + (f" --engine {engine}" if engine != EVERY_ENGINE else "")
     parts = [
         f"<h1>{escape(study.title)}</h1>",
         f'<p class="about">{escape(study.source)}<br>Whorl {escape(str(facts["whorl"]))}, commit '
-        f"{escape(str(facts['commit']))}, {escape(str(facts['date'])[:10])}; engine {escape(engine)}, made by</p>"
+        f"{escape(str(facts['commit']))}, {escape(str(facts['date'])[:10])}; "
+        f"{escape(engine_words(engine))}, made by</p>"
         f"<pre>{escape(command)}</pre>",
         f'<p class="scale">{escape(SCALES[scale])}</p>',
         *(f"<p>{escape(remark)}</p>" for remark in made.remarks),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from whorl.runs.files import shown
 from whorl.runs.status import counted
-from whorl.studies.contract import Machine, Scale, Study
+from whorl.studies.contract import Machine, Scale, Study, engine_words
 from whorl.studies.directory import Directory
 from whorl.studies.durations import roughly
 
@@ -32,7 +32,7 @@ def script_of(name: str, scale: Scale, studies: Chosen, study_dir: Path | None, 
         cells = study.cells(scale, chosen)
         made_for = f", made for {study.machine.shown}" if scale == "paper" else ""
         about = f"{counted(len(cells), 'cell')}{_for(scale, [study])}{made_for}"
-        yield f"# {study.name}, scale {scale}, engine {chosen}: {about}"
+        yield f"# {study.name}, scale {scale}, {engine_words(chosen)}: {about}"
         if scale == "paper":
             yield from (f"# Note: {note}" for note in study.paper_notes)
         directory = Directory(path)
