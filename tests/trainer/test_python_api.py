@@ -63,6 +63,7 @@ def run_own_loop(folder: Path, script: str, **variables: str) -> subprocess.Pope
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # below nohup it is ignored, and stays so
     )
 
 
