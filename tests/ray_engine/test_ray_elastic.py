@@ -121,8 +121,10 @@ def test_nodes_join_and_leave_while_it_trains(tmp_path: Path, small_cluster: Ray
     assert 0 <= counts.in_flight <= 4 * SLOTS * 8
     times = np.concatenate(steps_in(tmp_path / "steps"))
     assert counts.collected <= len(times), "what was counted was made"
-    unheard = SLOTS * 8  # of the lost actor, whose process goes on until its slots are full or it misses its node
-    assert np.sum(times < ended_at) <= counts.collected + unheard + 4 * 2, "and what was made was counted"
+    # Of the lost actor, whose process goes on until its slots are full or it misses its node; what it had handed over
+    # just before may have come without its count; and environments are in a step.
+    unheard = SLOTS * 8 + 2 * 8 + 5 * 2
+    assert np.sum(times < ended_at) <= counts.collected + unheard, "and what was made was counted"
     assert (result.restarts["actor"], result.restarts["learner"]) == (1, 0)
 
 
