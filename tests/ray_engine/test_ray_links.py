@@ -51,8 +51,9 @@ def train(machines: Machines, run_dir: Path, workflow: str, *, cut_s: float, for
 SLOTS_HOLD = 3 * 2 * 8
 """Environment steps of an actor: three trajectories of 8 rows for each of its two environments."""
 UNHEARD = SLOTS_HOLD + 2 * 8 + 3 * 2
-"""What nobody heard of when a cable was cut: an actor goes on until its slots are full; what it had handed over just
-before may have come without its count; and each environment of three actors was in a step."""
+"""What nobody heard of when a cable was cut: an actor goes on until its slots are full, and each environment of three
+actors was in a step. Up to 57 steps were seen; the trajectory more that is allowed is likely one whose count had not
+been told when the cable was cut."""
 
 
 def check_accounts(run_dir: Path, ended_at: float) -> None:
