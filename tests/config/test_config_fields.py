@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any
 
 import pytest
 from sample_agent import SampleConfig
 
+from whorl.agents.registry import agent_names, get_agent
 from whorl.config.bounds import AtLeast, MoreThan
 from whorl.config.fields import attribute_docstrings, schema_of, settings_of
 from whorl.config.kinds import Kind, kind_of
@@ -87,3 +88,22 @@ def test_the_reference_names_type_bounds_default_flag_and_help():
     assert "### `agent.network.hidden`\n\n*a list of integers, each at least 1; default `[64, 64]`.*" in page
     assert "*a number, at least 0, or none; default `none`.*" in page
     assert "``" not in page
+
+
+@pytest.mark.parametrize("name", agent_names())
+def test_settings_have_the_defaults_of_the_agents_own_configuration(name):
+    cls = get_agent(name).config
+    for setting in settings_of(cls, "agent"):
+        if setting.default is MISSING:
+            continue
+        value: Any = cls()
+        for part in setting.name.split(".")[1:]:
+            value = getattr(value, part)
+        assert setting.default == value, setting.name
+
+
+def test_a_nested_default_goes_before_that_of_its_class():
+    defaults = {setting.name: setting.default for setting in settings_of(get_agent("sac").config, "agent")}
+    assert defaults["agent.network.hidden"] == (256, 256)
+    assert defaults["agent.network.activation"] == "relu"
+    assert defaults["agent.replay.capacity"] == 1_000_000

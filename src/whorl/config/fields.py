@@ -74,17 +74,21 @@ def settings_of(cls: type, prefix: str) -> list[Setting]:
     return list(settings.values())
 
 
-def _collect(prefix: str, cls: type, settings: dict[str, Setting], sections: dict[str, type]) -> None:
+def _collect(
+    prefix: str, cls: type, settings: dict[str, Setting], sections: dict[str, type], given: Any = MISSING
+) -> None:
+    """``given`` is the default of the field that a nested class stands in; its values go before those of the class."""
     sections[prefix] = cls
     docstrings = attribute_docstrings(cls)
     hints = get_type_hints(cls, include_extras=True)
     for field in fields(cls):
         name, hint = f"{prefix}.{field.name}", hints[field.name]
+        default = _default(field) if given is MISSING else getattr(given, field.name)
         if is_dataclass(hint):
             assert isinstance(hint, type)
-            _collect(name, hint, settings, sections)
+            _collect(name, hint, settings, sections, default)
         else:
-            settings[name] = Setting(name, _kind(cls, field, hint), _default(field), docstrings.get(field.name, ""))
+            settings[name] = Setting(name, _kind(cls, field, hint), default, docstrings.get(field.name, ""))
 
 
 def _kind(cls: type, field: Field[Any], hint: Any) -> Kind:
