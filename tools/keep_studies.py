@@ -14,6 +14,7 @@ import argparse
 import datetime
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -60,6 +61,8 @@ def main() -> None:
         for file in (folder / "report.html", folder / "findings.json", *sorted(folder.glob("*.csv"))):
             shutil.copy(file, kept / file.name)
         found = json.loads((folder / "findings.json").read_bytes())
+        if found["failed"] or any("with changes" in origin for origin in found["from"]):
+            sys.exit(f"{folder}: not all cells have results, or some are from a commit with changes: run it again")
         findings = [finding_of(plain) for plain in found["findings"]]
         table += rows(name, f"{out.name}/{folder.name}/report.html", findings)
         for one in findings:

@@ -15,10 +15,11 @@ from whorl.studies.contract import SCALES
 from whorl.studies.durations import MINUTES, expected_s, roughly
 from whorl.studies.figures import DPI, NARROW, Bars, Curves, Lines
 from whorl.studies.findings import FEWEST_SEEDS
+from whorl.studies.learners_sizes import OFF_POLICY
 from whorl.studies.published import redundant_share
 from whorl.studies.registry import NAMES, get_study
 from whorl.studies.report import write_report
-from whorl.studies.results import Results
+from whorl.studies.results import CellResult, Results, pairs
 
 from .fakes import fake_results
 
@@ -165,3 +166,46 @@ def test_many_names_make_a_picture_higher_and_do_not_lie_on_each_other() -> None
 def _height(png: bytes) -> int:
     """Of a picture, as its first chunk says."""
     return int.from_bytes(png[20:24], "big")
+
+
+def test_what_is_lost_is_a_loss_where_returns_are_negative_too() -> None:
+    study = get_study("learners")
+    results = fake_results(study, "paper")
+    worse = {1: -100.0, 20: -300.0}
+
+    def with_returns(one: CellResult) -> CellResult:
+        off_policy = one.cell.labels.get("agent") == OFF_POLICY
+        level = worse.get(one.cell.labels.get("learners", 0), -100.0) if off_policy else -100.0
+        return replace(one, curve={**one.curve, "return_mean": [level - 1, level, level + one.cell.seed / 10]})
+
+    made = study.report(replace(results, cells=[with_returns(one) for one in results]))
+    suits = next(one for one in made.findings if one.name == "many_learners_suit_on_policy_agents")
+    assert suits.measured is not None
+    assert suits.measured > 1, "the off-policy agent loses twice its return, the other one nothing"
+
+
+def test_weights_are_the_same_only_where_all_of_a_group_have_some() -> None:
+    results = fake_results(get_study("elastic"), "small")
+    first = results.where(way="schedule")
+    assert results.seeds_with_same_weights(of=5) == (5, 5)
+    assert first.seeds_with_same_weights(of=5) == (0, 0)
+    assert first.share_with_same_weights("way") == []
+
+
+def test_rates_are_set_side_by_side_seed_by_seed() -> None:
+    results = fake_results(get_study("elastic"), "small")
+    first, second = (results.where(way=way) for way in ("schedule", "restart"))
+    lacking = replace(second, cells=list(second)[1:])
+    name = "result.env_steps_per_s"
+    assert pairs(first, lacking, name) == [*zip(first.numbers(name), second.numbers(name), strict=True)][1:]
+
+
+def test_cores_are_those_of_the_cells() -> None:
+    results = fake_results(get_study("tune"), "small")
+    assert results.cores is None
+    there = replace(
+        results, cells=[replace(one, origin="commit abc, 2026-11-19, on a CPU, 64 CPUs") for one in results]
+    )
+    assert (there.cores, there.cores_shown) == (64, "64 cores")
+    mixed = replace(results, cells=[*results.cells[:1], *there.cells[1:]])
+    assert mixed.cores is None

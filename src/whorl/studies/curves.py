@@ -9,6 +9,18 @@ import numpy as np
 from whorl.studies.results import Results
 
 
+def of_common_seeds(groups: Mapping[str, Results]) -> dict[str, Results]:
+    """Of each group the cells of those seeds that all of them have a curve of, in the order of seeds."""
+    curves = [
+        {one.cell.seed: one for one in group if len(one.curve.get("return_mean", [])) > 1} for group in groups.values()
+    ]
+    common = sorted(set.intersection(*map(set, curves))) if curves else []
+    return {
+        name: Results(group.scale, group.engine, [known[seed] for seed in common])
+        for (name, group), known in zip(groups.items(), curves, strict=True)
+    }
+
+
 def mean_returns(groups: Mapping[str, Results]) -> dict[str, list[float]]:
     """The mean of each run's curve over environment steps, from where the last of them all begins to where the first
     ends."""

@@ -180,8 +180,10 @@ def write_findings(
     findings: Sequence[Finding],
     took_s: float = 0.0,
     origins: Sequence[str] = (),
+    failed: Sequence[str] = (),
 ) -> None:
-    """``findings.json``. ``origins``: with what, where and when the cells were run."""
+    """``findings.json``. ``origins``: with what, where and when the cells were run; ``failed``: those that left
+    nothing."""
     note = "Smoke scale shows that everything runs; its findings carry no weight." if scale == "smoke" else ""
     plain = {
         "study": study,
@@ -190,6 +192,7 @@ def write_findings(
         "note": note,
         "took_s": round(took_s, 1),
         "from": list(origins),
+        "failed": list(failed),
         "findings": [asdict(finding) for finding in findings],
     }
     write_atomic(path, json.dumps(plain, indent=1).encode() + b"\n")

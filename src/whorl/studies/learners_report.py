@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from whorl.studies.catalogue import workflows
 from whorl.studies.contract import Report, Scale, Table
-from whorl.studies.curves import mean_returns
+from whorl.studies.curves import mean_returns, of_common_seeds
 from whorl.studies.figures import Bars, Curves, Figure, Lines
 from whorl.studies.findings import Finding, judge, plain_number, side_by_side
 from whorl.studies.learners_sizes import (
@@ -47,7 +45,7 @@ def report(results: Results) -> Report:
     speed = _by_learners(real, "result.env_steps_per_s")
     staleness = _by_learners(real, "result.staleness.mean")
     updates = _by_learners(real, "result.updates")
-    real_saved = [_real_time_saved(agent, rates, most_processes) for agent, rates in speed.items()]
+    real_saved = [_real_time_saved(agent, rates, most_processes, real.cores_shown) for agent, rates in speed.items()]
     costs, kept = _convergence(real, staleness, updates)
     groups = {
         f"{agent}, {n} learner{'s' * (n != 1)}": few.curves()
@@ -70,7 +68,7 @@ def report(results: Results) -> Report:
         Lines(
             name="real-rates",
             title="Real: environment steps per second on the cores of this machine",
-            caption=f"{_changes(speed)}. {_cores()} cores bear {most_processes} processes.",
+            caption=f"{_changes(speed)}. {real.cores_shown} bear {most_processes} processes.",
             x="learners",
             y="environment steps per second",
             from_zero=True,
@@ -139,7 +137,7 @@ def _time_saved(bound: Results, scale: Scale) -> list[Finding]:
     return [saved, near]
 
 
-def _real_time_saved(agent: str, rates: dict[float, list[float]], processes: int) -> Finding:
+def _real_time_saved(agent: str, rates: dict[float, list[float]], processes: int, cores: str) -> Finding:
     """Without any sleep, on the cores there are."""
     known = {n: values for n, values in rates.items() if values}
     most = max(known, default=1.0)
@@ -154,7 +152,7 @@ def _real_time_saved(agent: str, rates: dict[float, list[float]], processes: int
         unit="% less time for the same environment steps",
         published=f"{MANY_LEARNERS_SAVED_PERCENT:.0f} % and {LEARNERS_TIME_PERCENT:.0f} %, a core for each process",
         because=f"Steps per second: {shown}.",
-        otherwise=f"Steps per second: {shown}. {processes} processes share {_cores()} cores: more learners likely "
+        otherwise=f"Steps per second: {shown}. {processes} processes share {cores}: more learners likely "
         "bring waiting and no more work done.",
     )
 
@@ -170,7 +168,9 @@ def _convergence(
         means = mean_returns({str(n): few for n, few in by_learners.items()})
         one, many = means.get("1", []), means[str(most)] if most > 1 else []
         if one and many:
-            kept[agent] = [after / before for before, after in zip(one, many, strict=False)]
+            both = mean_returns(of_common_seeds({"before": by_learners[1], "after": by_learners[most]}))
+            pairs = zip(both["before"], both["after"], strict=True)
+            kept[agent] = [(after - before) / abs(before) for before, after in pairs]
         why = f"updates: {_changes({agent: updates[agent]})}; how old data was: {_changes({agent: staleness[agent]})}"
         losses.append(
             judge(
@@ -191,11 +191,12 @@ def _convergence(
         difference(kept[ON_POLICY], kept[OFF_POLICY]) if {ON_POLICY, OFF_POLICY} <= set(kept) else None,
         above=0.0,
         since="neither keeps more",
-        unit="of the mean return with 1 learner",
+        unit="of the size of the mean return with 1 learner",
         published="multi-learner async suits on-policy agents (no figure)",
-        because=f"Kept: {side_by_side(kept)}. Likely because the on-policy agent's data is less stale, while "
-        f"{OFF_POLICY} has its replay and gains nothing by that.",
-        otherwise=f"Kept: {side_by_side(kept)}.",
+        because=f"Changes, as shares: {side_by_side(kept)}. Likely because the on-policy agent's data is less stale, "
+        f"while {OFF_POLICY} has its replay and gains nothing by that.",
+        otherwise=f"Changes, as shares: {side_by_side(kept)}. Likely a replay takes nothing from {OFF_POLICY} here, "
+        f"or {ON_POLICY} misses the updates that it has fewer of.",
     )
     return losses, [suits]
 
@@ -269,10 +270,6 @@ def _gain(results: Results, processes: int) -> str:
         return "not at this scale"
     value, low, high = (100 * (1 / one - 1) for one in (share.value, share.high, share.low))
     return f"{value:+.0f} % [{low:+.0f}, {high:+.0f}] throughput"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _changes(groups: dict[str, dict[float, list[float]]]) -> str:

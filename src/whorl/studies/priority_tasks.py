@@ -32,6 +32,7 @@ COMMON: dict[str, Any] = {
     "agent.batch_size": 32,
     "agent.discount": DISCOUNT,
     "agent.replay.capacity": 50_000,
+    "agent.network.activation": "tanh",
     "run.checkpoint_every_s": 1e6,
 }
 

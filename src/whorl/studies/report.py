@@ -52,10 +52,13 @@ def write_report(
 ) -> None:
     """All that is for people and for programs: ``report.html``, ``findings.json`` and a CSV for each figure."""
     figures = [figure for figure in made.figures if next(figure.rows(), None)]
+    for old in path.glob("*.csv"):
+        old.unlink()  # of a figure that is gone
     for figure in figures:
         write_atomic(path / f"{figure.name}.csv", figure.csv().encode())
     origins = sorted({one.origin for one in done})
-    write_findings(path / "findings.json", study.name, scale, engine, made.findings, took_s, origins)
+    failed = [failure.cell.name for failure in failures]
+    write_findings(path / "findings.json", study.name, scale, engine, made.findings, took_s, origins, failed)
     command = f"whorl study {study.name} --scale {scale}" + (f" --engine {engine}" if engine != EVERY_ENGINE else "")
     parts = [
         f"<h1>{escape(study.title)}</h1>",

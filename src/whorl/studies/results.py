@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from whorl.runs.metrics import read_metrics
+from whorl.runs.status import counted
 from whorl.studies.contract import Cell, Scale
 from whorl.types import Array
 
@@ -88,22 +89,54 @@ class Results:
         found = [[number for one in group if (number := value(one)) is not None] for group in self.by("seed").values()]
         return [sum(numbers) / len(numbers) for numbers in found if numbers]
 
-    def seeds_with_same_weights(self) -> tuple[int, int]:
-        """On how many seeds all cells came to the same weights, bit for bit, and how many seeds there are."""
-        groups = self.by("seed").values()
-        hashes = [{one.values.get("result", {}).get("weights_sha256") for one in group} for group in groups]
-        return sum(len(found) == 1 for found in hashes), len(hashes)
+    def seeds_with_same_weights(self, of: int) -> tuple[int, int]:
+        """On how many seeds so many cells all came to the same weights, bit for bit, and how many seeds have them."""
+        found = [group.same_weights(of) for group in self.by("seed").values()]
+        return sum(same is True for same in found), sum(same is not None for same in found)
+
+    def same_weights(self, of: int = 2) -> bool | None:
+        """Whether all cells came to the same weights, bit for bit; None where fewer than these came to any."""
+        hashes = [one.values.get("result", {}).get("weights_sha256") for one in self.cells]
+        return None if len(hashes) < of or None in hashes else len(set(hashes)) == 1
+
+    def share_with_same_weights(self, *names: str) -> list[float]:
+        """For each seed: of its groups of cells that are alike in these labels, the share that came to the same weights
+        within; of seeds in which every group can be compared."""
+        shares = []
+        for seed in self.by("seed").values():
+            found = [group.same_weights() for group in seed.by(*names).values()]
+            if None not in found:
+                shares.append(sum(same is True for same in found) / len(found))
+        return shares
 
     def curves(self, x: str = "env_steps") -> list[tuple[Array, Array]]:
         """Mean returns over ``env_steps`` or ``wall_s``, one for each cell that has any."""
         known = [one.curve for one in self.cells if one.curve.get("return_mean")]
         return [(np.array(curve[x], float), np.array(curve["return_mean"], float)) for curve in known]
 
+    @property
+    def cores(self) -> int | None:
+        """Of the machine they were run on; None where it was not the same for all."""
+        found = {one.origin.rpartition(", ")[2] for one in self.cells}
+        number, _, unit = next(iter(found), "").partition(" ")
+        return int(number) if len(found) == 1 and unit == "CPUs" else None
+
+    @property
+    def cores_shown(self) -> str:
+        """``2 cores``."""
+        return "the cores there were" if self.cores is None else counted(self.cores, "core")
+
     def __bool__(self) -> bool:
         return bool(self.cells)
 
     def __iter__(self) -> Iterator[CellResult]:
         return iter(self.cells)
+
+
+def pairs(first: Results, second: Results, name: str) -> list[tuple[float, float]]:
+    """A number of both, seed by seed: of seeds that both have."""
+    here, there = ({one.cell.seed: one.number(name) for one in side} for side in (first, second))
+    return [(x, y) for seed, x in here.items() if x is not None and (y := there.get(seed)) is not None]
 
 
 @dataclass(frozen=True)

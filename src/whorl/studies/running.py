@@ -14,6 +14,7 @@ from pathlib import Path
 from whorl.cluster.allocation import find_allocation, own_share
 from whorl.engines.local.nursery import die_with_parent
 from whorl.engines.threads import thread_environ
+from whorl.runs.status import duration
 from whorl.signals import StopSignals
 from whorl.studies.contract import Cell, Scale
 from whorl.studies.directory import Directory
@@ -106,11 +107,12 @@ class Runner:
         for one in list(self._running):
             assert one.process is not None
             code = one.process.poll()
-            if code is None and time.monotonic() - one.begun > self._limit_s:
-                _end(one)
-                code = 1
             if code is not None:
                 self._ended(one, code)
+            elif time.monotonic() - one.begun > self._limit_s:
+                _end(one)
+                self._running.remove(one)
+                self._failed(one.cell, f"took longer than {duration(self._limit_s)}")
 
     def _ended(self, running: _Running, code: int) -> None:
         running.ended.append(taken(running.folder, time.monotonic() - running.begun))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from whorl.runs.status import counted
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, Training
 from whorl.studies.figures import Bars, Lines
@@ -68,10 +66,7 @@ def report(results: Results) -> Report:
         because="Only gradients travel.",
         otherwise="Two ranks and their sums want more than the cores there are.",
     )
-    same = [
-        sum(_is_one(runs) for runs in group.by("threads").values()) / len(group.by("threads"))
-        for group in results.by("seed").values()
-    ]
+    same = results.share_with_same_weights("threads")
     equal = judge(
         "ranks_do_not_change_the_result",
         "The number of ranks does not change the result: the same weights, bit for bit",
@@ -80,6 +75,7 @@ def report(results: Results) -> Report:
         since="all of them, by the order of the sums",
         unit="of the groups of runs that differ in ranks alone",
         because="A batch is cut into the same shards, which are summed in the same order.",
+        otherwise="A sum was taken in another order: a fault of this implementation.",
     )
     waiting = {
         counted(int(ranks), "rank"): [100 * value for value in group.numbers("result.time_share.learner.waiting")]
@@ -96,7 +92,7 @@ def report(results: Results) -> Report:
             Lines(
                 name="rates",
                 title="All-reduce PPO on images, with the Tetris study's CNN",
-                caption=f"Two ranks against one: {faster.shown}, {faster.state}.{_more(rates)}",
+                caption=f"Two ranks against one: {faster.shown}, {faster.state}.{_more(rates, results.cores_shown)}",
                 x="ranks",
                 y="environment steps per second",
                 from_zero=True,
@@ -123,9 +119,9 @@ def report(results: Results) -> Report:
     )
 
 
-def _more(rates: dict[tuple[int, float], list[float]]) -> str:
+def _more(rates: dict[tuple[int, float], list[float]], cores: str) -> str:
     """What more ranks than two, and more threads than one, came to."""
-    cores, said = len(os.sched_getaffinity(0)), []
+    said = []
     known = {key: estimate(values).value for key, values in rates.items() if values}
     base = known.get((1, 2.0))
     for threads, ranks in known:
@@ -135,12 +131,7 @@ def _more(rates: dict[tuple[int, float], list[float]]) -> str:
         if threads > 1 and (1, ranks) in known:
             times = known[threads, ranks] / known[1, ranks]
             said.append(f"{threads} threads on {counted(int(ranks), 'rank')} at {times:.2f} times that of one thread")
-    return f" With {cores} cores, {'; '.join(said)}." if said else ""
-
-
-def _is_one(runs: Results) -> bool:
-    """All of them have come to the same weights."""
-    return len({one.values.get("result", {}).get("weights_sha256") for one in runs}) == 1
+    return f" On {cores}, {'; '.join(said)}." if said else ""
 
 
 STUDY = Study(

@@ -56,7 +56,9 @@ def cells(scale: Scale, engine: str) -> list[Cell]:
 
 def _training(scale: Scale, steps: int, options: dict[str, Any]) -> Training:
     if scale == "paper":
-        return Training("ppo", "atari/Qbert-v0", steps, options, {"agent.rows": ROWS})
+        # Annealing goes by --steps, which the run by restart is given anew for each of its parts.
+        constant = {"agent.anneal": "none", "agent.anneal_clip": "none"}
+        return Training("ppo", "atari/Qbert-v0", steps, options, {"agent.rows": ROWS, **constant})
     settings = {
         **slow_steps(STEP_S, "constant"),
         "agent.rows": ROWS,
@@ -87,7 +89,7 @@ def report(results: Results) -> Report:
         otherwise="Starting again costs no more than sharing out anew here.",
         emulated="" if results.scale == "paper" else says(STEP_S),
     )
-    same, seeds = results.seeds_with_same_weights()
+    same, seeds = results.seeds_with_same_weights(of=len(WAYS))
     workers = SIZES[results.scale][0]
     emulated = "" if results.scale == "paper" else says(STEP_S)
     names = {

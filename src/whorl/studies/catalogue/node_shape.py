@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from whorl.studies.atari_rows import training_of
@@ -49,7 +48,6 @@ def report(results: Results) -> Report:
     numbers = sorted(rates)
     few, many = numbers[0], numbers[-1]
     before = numbers[-2] if len(numbers) > 1 else few
-    cores = len(os.sched_getaffinity(0))
     slowest = judge(
         "one_worker_is_slowest",
         f"One worker is slower than {before}",
@@ -60,7 +58,7 @@ def report(results: Results) -> Report:
         published="1 worker slowest",
         because="One worker steps its games one after the other, while other cores idle.",
         otherwise=f"{_turns(by_workers, few, before)} What one learner takes, more workers do "
-        f"not shorten; {cores} cores.",
+        f"not shorten on {results.cores_shown}.",
     )
     alike = judge(
         "many_workers_are_alike",
@@ -71,11 +69,11 @@ def report(results: Results) -> Report:
         unit="times the rate",
         published="16 and 8 workers alike",
         because="All cores have work already.",
-        otherwise=f"{_turns(by_workers, before, many)} Likely: {many} processes on {cores} cores, each with fewer "
-        "games to a batch, so that the network is asked more often for the same rows.",
+        otherwise=f"{_turns(by_workers, before, many)} Likely: {many} processes on {results.cores_shown}, each with "
+        "fewer games to a batch, so that the network is asked more often for the same rows.",
     )
-    same, seeds = results.seeds_with_same_weights()
     shapes = {str(shape): group for shape, group in results.by("shape").items()}
+    same, seeds = results.seeds_with_same_weights(of=max(2, len(shapes)))
     return Report(
         [slowest, alike],
         [
@@ -97,9 +95,11 @@ def report(results: Results) -> Report:
             ),
         ],
         remarks=[
-            f"{CAPTION} {LANES} games here, one for each CPU there; {cores} cores here, 32 there."
+            CAPTION
+            if results.scale == "paper"
+            else f"{CAPTION} {LANES} games here, one for each CPU there; {results.cores_shown} here, 32 there."
         ],
-    )  # fmt: skip
+    )
 
 
 def _turns(by_workers: dict[Any, Results], *counts: int) -> str:

@@ -70,10 +70,7 @@ def report(results: Results) -> Report:
         )
         for row in TABLE_II
     ]
-    same = [
-        sum(_is_one(pair) for pair in group.by("game", "agent").values()) / len(group.by("game", "agent"))
-        for group in results.by("seed").values()
-    ]
+    same = results.share_with_same_weights("game", "agent")
     equal = judge(
         "shapes_do_not_change_the_result",
         "Both shapes learn the same: the same weights, bit for bit",
@@ -117,11 +114,6 @@ def _returns(game: str, group: Results, equal: Finding) -> Curves:
         y="mean return of 100 episodes",
         groups={name: side.curves("wall_s") for name, side in sides.items()},
     )
-
-
-def _is_one(runs: Results) -> bool:
-    """All of them have come to the same weights."""
-    return len({one.values.get("result", {}).get("weights_sha256") for one in runs}) == 1
 
 
 STUDY = Study(

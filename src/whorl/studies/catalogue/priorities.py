@@ -59,11 +59,11 @@ def report(results: Results) -> Report:
         uniform, prioritised = (steps.get(name, []) for name in SIDES)
         found = ratio(uniform, prioritised) if uniform and prioritised else None
         ended = {name: sum(not one.values["found"]["learnt"] for one in side) for name, side in sides.items()}
-        cut = ended.get("uniform", 0) > 0
+        cut = ended.get("uniform", 0) > 0 and not ended.get("prioritised", 0)
         runs = ", ".join(f"{count} of {len(steps[name])} {name}" for name, count in ended.items())
         seen = f"Gradient steps: {side_by_side(steps)}; runs that ended before they had learnt: {runs}."
-        if cut:
-            seen += " Those count with the steps they had, so that the ratio is a lower bound."
+        if any(ended.values()):
+            seen += " Those count with the steps they had" + (", so that the ratio is a lower bound." if cut else ".")
         finding = judge(
             f"prioritised_replay_helps_{agent}",
             f"Prioritised replay learns a rare reward sooner ({agent.upper()})",

@@ -58,12 +58,13 @@ def cells(scale: Scale, engine: str) -> list[Cell]:
 def report(results: Results) -> Report:
     """Beside what Ray did on two Cray nodes."""
     percents = {str(name): group.numbers("found.percent") for name, group in results.by("engine").items()}
+    asked = dict.fromkeys(str(cell.labels["engine"]) for cell in cells(results.scale, results.engine))
     tasks, task_s, *_ = SIZES[results.scale]
     findings = [
         judge(
             f"{name}_adds_little",
             f"{tasks} tasks of {task_s:g} s at once on {name} come as near to the ideal as published",
-            estimate(values) if values else None,
+            estimate(percents[name]) if percents.get(name) else None,
             above=IDEAL,
             since="what was published",
             unit="% of ideal",
@@ -71,7 +72,7 @@ def report(results: Results) -> Report:
             because="Starting a task takes far less than the task.",
             otherwise=COSTS[name],
         )
-        for name, values in percents.items()
+        for name in asked
         if name != "inline"
     ]
     rows = [

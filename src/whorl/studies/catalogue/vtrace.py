@@ -39,6 +39,13 @@ def cells(scale: Scale, engine: str) -> list[Cell]:
     return found
 
 
+def _collapsed(uncorrected: Results | None) -> str:
+    """How many runs lost half of their best again, or more."""
+    runs = uncorrected.curves() if uncorrected else []
+    count = sum(float(ys[-1]) < float(ys.max()) / 2 for _, ys in runs)
+    return f"{count} of {len(runs)} uncorrected runs rise, then end below half of their best."
+
+
 def report(results: Results) -> Report:
     """Final returns, and how they came about."""
     sides = results.by("side")
@@ -54,8 +61,8 @@ def report(results: Results) -> Report:
         since="no better",
         unit="of return, with V-trace less without",
         published=f"A2C reached {CARTPOLE_SOLVED:.0f} on CartPole with the off-policy correction and not without",
-        because=f"{seen} Uncorrected runs rise, then collapse: likely because the policy that is improved is not the "
-        "one that acted.",
+        because=f"{seen} {_collapsed(sides.get('without'))} Likely because the policy that is improved is not the one "
+        "that acted.",
         otherwise=f"{seen} Both sides learn while the policy changes slowly; runs of this "
         "length may not reach the collapse.",
     )

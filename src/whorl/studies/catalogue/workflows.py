@@ -37,11 +37,11 @@ WORKFLOWS: Mapping[str, Mapping[str, Any]] = {
 SIZES: dict[Scale, tuple[int, int, tuple[int, ...]]] = {
     "smoke": (1, 1_200, (1, 4)),
     "small": (5, 3_000, (1, 2, 4, 8)),
-    "paper": (5, BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS, (35, 71, 143)),
+    "paper": (5, BOOSTER_EPISODES * BOOSTER_EPISODE_STEPS, (35, 71, 142)),
 }
 """Seeds, environment steps, numbers of actors."""
-PAPER_ACTORS = 143
-"""With their learner, a process for each core of 4 nodes."""
+PAPER_ACTORS = 142
+"""With their learner and an inference server, a process for each core of 4 nodes."""
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
@@ -210,7 +210,7 @@ STUDY = Study(
     name="workflows",
     title="Blocking async, async, window, queue and seed on one learner",
     source=f"{EXARL}: workflows with one learner",
-    engines=("local", "inline", "mpi", "ray"),
+    engines=("local", "mpi", "ray"),
     cells=cells,
     report=report,
     machine=Machine(nodes=4),
