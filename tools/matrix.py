@@ -2,7 +2,7 @@
 
     python tools/matrix.py [--check]
 
-Every cell that says yes is run by the tests, on both engines: pairwise in `make test`, all in `make verify`.
+Every cell that takes an agent is run by the tests: in `make test` on inline or local, in `make verify` on all engines.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from whorl.workflows.registry import get_workflow, workflow_table  # noqa: E402
 PAGE = ROOT / "docs" / "reference" / "matrix.md"
 HEAD = """# Which agent runs in which workflow
 
-Generated from what `whorl train` accepts by `tools/matrix.py`. Every cell that says *yes* is run by the tests, on both
-engines: it trains, every transition is accounted for, and nothing is left behind. *V-trace* means: with
-`--set agent.vtrace=true`, because the workflow brings data that is some updates old. A number: the reason, below.
+Generated from what `whorl train` accepts by `tools/matrix.py`. *V-trace* means: with `--set agent.vtrace=true`, because
+the workflow brings data that is some updates old. A number: the reason, below.
+
+Every cell that says *yes* or *V-trace* is run by the tests: it trains, every transition is accounted for, and nothing
+is left behind. `make test` runs each on `inline` or on `local`, and each workflow with one agent on `mpi` and on `ray`;
+`make verify` runs all of them on all four engines.
 """
 
 

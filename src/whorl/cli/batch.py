@@ -64,7 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--python", metavar="COMMAND", help="Starts Python on a node. Default: this very Python.")
     parser.add_argument("--join-timeout", metavar="S", default="180", help="Seconds for all nodes to come up.")
     parser.add_argument("--no-requeue", action="store_true", help="When preempted, end with 75 and do not come back.")
-    parser.add_argument("--restarts", metavar="N", default="3", help="Starts without progress, at most. Default: 3.")
+    parser.add_argument(
+        "--restarts", metavar="N", default="3", help="Starts again without progress, at most. Default: 3."
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--print", action="store_true", help="Show the script and do nothing else.")
     what.add_argument("--submit", action="store_true", help="Queue the job.")

@@ -1,4 +1,4 @@
-"""``whorl pbs ... -- train|tune ...``."""
+"""``whorl pbs ... -- train|tune|resume ...``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whorl.errors import EXIT_DONE, BadInputError
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.usage = "whorl pbs [options] (--print | --submit) -- train|tune ..."
+    parser.usage = "whorl pbs [options] (--print | --submit) -- train|tune|resume ..."
     parser.epilog = "A job that was preempted ends with 75; submit its script (RUN_DIR/job/job.sh) again to go on."
     configure_batch(parser)
 

@@ -19,8 +19,8 @@ COUNTS = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.epilog = (
-        "Without options everything is as it was. With another engine or another number of actors or learners the run "
-        "goes on to the same weights. Changes are kept in config.toml."
+        "Without options everything is as it was. With another engine or another number of actors or learners a run in "
+        "an exact workflow goes on to the same weights. Changes are kept in config.toml."
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="The directory of the run.")
     for name, text in COUNTS.items():

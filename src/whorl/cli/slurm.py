@@ -1,4 +1,4 @@
-"""``whorl slurm ... -- train|tune ...`` and ``whorl slurm join RUN_DIR --nodes K``."""
+"""``whorl slurm ... -- train|tune|resume ...`` and ``whorl slurm join RUN_DIR --nodes K``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whorl.errors import EXIT_DONE, BadInputError
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = (
-        "whorl slurm [options] [--print | --submit] -- train|tune ...\n       whorl slurm join RUN_DIR [options]"
+        "whorl slurm [options] [--print | --submit] -- train|tune|resume ...\n       whorl slurm join RUN_DIR [options]"
     )
     parser.epilog = (
         "Without --print and --submit, inside an allocation (salloc), it runs there at once. `-- resume RUN_DIR` goes "

@@ -1,7 +1,7 @@
 """The layers of a configuration, and its forms outside Python.
 
-Later over earlier: defaults, preset, file, flags, ``--set``. A file or preset replaces a whole free table such as
-``env.kwargs``; ``--set env.kwargs.gravity=9.8`` changes one place in it.
+Later over earlier: defaults, alias, preset, file, flags, ``--set``. A file or preset replaces a whole free table such
+as ``env.kwargs``; ``--set env.kwargs.gravity=9.8`` changes one place in it.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from whorl.config.toml import write_toml
 _INTRODUCTION = """# Settings
 
 Every setting of a run. Each can be given in a TOML file, as `[section]` and `name = value`; with
-`--set section.name=value`; and, where a flag is shown, with that flag. Later over earlier: defaults, the preset for
-(agent, environment), the file, flags, `--set`. An optional setting takes `none`. This page is generated from the
-code."""
+`--set section.name=value`; and, where a flag is shown, with that flag. Later over earlier: defaults, what an alias
+means, the preset for (agent, environment), the file, flags, `--set`. An optional setting takes `none`. This page is
+generated from the code."""
 
 
 def render_reference(agents: Iterable[tuple[str, type]], others: Mapping[str, type] | None = None) -> str:

@@ -96,7 +96,7 @@ class EngineConfig:
     name: str = ""
     """``inline`` (one thread, one process), ``local`` (a process per role), ``mpi`` (a rank per role) or ``ray`` (on
     the nodes of a Ray cluster). Empty: mpi under ``mpiexec`` or ``srun``, else inline for one actor and one learner
-    with fast environments, else local."""
+    with fast environments in ``sync``, else local."""
     patience_s: Annotated[float, MoreThan(0), AtMost(1e8)] = 3600.0
     """No wait lasts longer; its expiry ends the run and names who was waited for."""
     response_s: Annotated[float, MoreThan(0), AtMost(1e8)] = 10.0

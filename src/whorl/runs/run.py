@@ -58,7 +58,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, Array]:
-        """Every metric as an array with one value per update."""
+        """Every metric as an array with one value per line of ``metrics.jsonl``."""
         return read_metrics(RunDirectory(self.path).metrics)
 
     @cached_property
