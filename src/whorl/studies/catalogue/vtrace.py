@@ -16,15 +16,20 @@ from whorl.studies.stats import difference
 PUBLISH_EVERY = 12
 SIDES = {"with V-trace": True, "without": False}
 SOLVED = 475.0
-SIZES: dict[Scale, tuple[int, int]] = {"smoke": (2, 30_000), "small": (10, 250_000), "paper": (20, 500_000)}
-"""Seeds and environment steps."""
+SIZES: dict[Scale, tuple[range, int]] = {
+    "smoke": (range(1, 3), 30_000),
+    "small": (range(101, 131), 250_000),
+    "paper": (range(1, 21), 500_000),
+}
+"""Seeds and environment steps. How many seeds `small` takes was settled when the returns of seeds 1 to 10 were known,
+which left it undecided: it uses others."""
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
     """Both sides of each seed, one after the other."""
     seeds, steps = SIZES[scale]
     found = []
-    for seed in range(1, seeds + 1):
+    for seed in seeds:
         for name, corrected in SIDES.items():
             settings = {
                 "workflow.publish_every": PUBLISH_EVERY,
