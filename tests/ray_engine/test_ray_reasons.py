@@ -14,7 +14,7 @@ from whorl.engines.contract import SUPERVISOR, RoleId, RoleSpec
 from whorl.engines.local.hosted import Hosted
 from whorl.engines.ray.private import in_one_line
 from whorl.engines.wire import FrameReader, decode_body, encode_body, encode_frame, envelope
-from whorl.errors import RoleLostError
+from whorl.errors import BadInputError, RoleLostError
 
 ACTOR = RoleId("actor", 0)
 
@@ -83,6 +83,9 @@ def test_an_error_in_a_task_is_named_without_its_traceback() -> None:
     assert in_one_line(wrong) == said
     assert in_one_line(wrong.as_instanceof_cause()) == said
     assert in_one_line(raised(KeyError())) == "KeyError"
+    ours = BadInputError("too few descriptors: ulimit -n 4096")
+    assert in_one_line(ours) == "too few descriptors: ulimit -n 4096"
+    assert in_one_line(raised(ours).as_instanceof_cause()) == f"BadInputError: {ours}"
     assert in_one_line(ActorDiedError(wrong)) == said, "one that failed as it was made"
 
 

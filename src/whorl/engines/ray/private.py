@@ -194,11 +194,11 @@ def lost_for_good() -> tuple[type[Exception], ...]:
 
 def in_one_line(error: BaseException) -> str:
     """Of what Ray says, the reason: neither where a traceback went nor which actor it was."""
-    if isinstance(error, WhorlError):
-        return str(error)
     cause = getattr(error, "cause", None)
     if isinstance(cause, BaseException):  # a task's own error, of which Ray shows a coloured traceback
         return _COLOUR.sub("", last_line(cause))
+    if isinstance(error, WhorlError):
+        return str(error)
     lines = _COLOUR.sub("", str(error)).splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith("  File ")]
     if frames:  # of an actor that failed as it was made, for one
