@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +28,34 @@ def test_what_is_slow() -> None:
     assert is_slow(Pair("a to b", 5.5, 900.0), 1000.0), "its calls"
     assert is_slow(Pair("a to b", 0.7, 60.0), 60.0), "its objects"
     assert is_slow(Pair("a to b", 0.7, 390.0), 1000.0), "far below the others"
+
+
+@pytest.mark.parametrize("count", range(2, 10))
+def test_everybody_meets_everybody_and_nobody_is_in_two_places(count: int) -> None:
+    nodes = [f"node {number}" for number in range(count)]
+    rounds = list(measure.rounds_of(nodes))
+    assert len(rounds) == count - 1 + count % 2
+    for met in rounds:
+        assert len({node for pair in met for node in pair}) == 2 * len(met) >= count - 1
+    every = [frozenset(pair) for met in rounds for pair in met]
+    assert sorted(map(sorted, every)) == [list(pair) for pair in itertools.combinations(nodes, 2)]
+
+
+def test_pairs_are_shown_as_they_come_and_compared_in_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [Pair("a to b", 0.7, 1000.0), Pair("b to a", 0.7, 100.0), Pair("a to c", 0.7, 1000.0)]
+
+    def said() -> list[tuple[str, bool]]:
+        return [(line["name"], line["slow"]) for line in map(json.loads, capsys.readouterr().out.splitlines())]
+
+    def coming() -> Iterator[Pair]:
+        for pair in found:
+            yield pair
+            assert said() == [(pair.name, False)]
+
+    assert measure._say_pairs(coming(), 6) == found
+    assert said() == [("b to a", True)]
+    measure._say_pairs([*found, Pair("c to a", 0.7, 50.0)] * 5, 20)
+    assert said() == [("c to a", True)] * 5 + [("20 pairs of nodes", False)] + [("b to a", True)] * 5
 
 
 def test_of_many_nodes_it_is_said_how_many_have_sent_an_object_to_all(

@@ -23,7 +23,8 @@ from whorl.engines.contract import Plan, RoleId, RoleSpec
 from whorl.engines.ray import pinning, private
 from whorl.engines.ray.pinning import lock_folder
 from whorl.engines.ray.private import make_token, route_to
-from whorl.engines.ray.units import check_room, needed, units_of
+from whorl.engines.ray.room import places
+from whorl.engines.ray.units import check_nodes, check_room, needed, units_of
 from whorl.errors import BadInputError, WhorlError
 
 SMALL = {"agent.rows": 8, "agent.network.hidden": (16,)}
@@ -58,6 +59,28 @@ def test_more_gpus_than_there_are_are_refused_before_anything_is_placed(tmp_path
         trainer(tmp_path / "run", ray_nodes, set={}, gpus_per_actor=0.5)
     with pytest.raises(BadInputError, match=r"asks for 1 GPU and this machine has 0: use less GPU$"):
         check_room({"CPU": 1.0, "GPU": 1.0}, {"CPU": 1.0}, "")
+
+
+def test_a_unit_that_no_node_has_room_for_is_refused_at_once(tmp_path: Path, ray_nodes: RayNodes) -> None:
+    """However much all of them have together."""
+    begun = time.monotonic()
+    with pytest.raises(BadInputError, match=r"actor-0 asks for 9 CPU and no node of the Ray .* has more than 8;"):
+        trainer(tmp_path / "run", ray_nodes, actors=1, cpus_per_actor=9)
+    assert time.monotonic() - begun < 60
+
+    plan = Plan(roles=(RoleSpec(RoleId("learner", 0), "m:f"), RoleSpec(RoleId("actor", 0), "m:f")), job={})
+    config = EngineConfig(name="ray", actor_resources={"bigmem": 1})
+    units = units_of(plan, config, Resources(cpus_per_actor=4, learner_threads=1))
+    check_nodes(units, [{"CPU": 1.0}, {"CPU": 4.0, "bigmem": 1.0}], "head:1")
+    apart = [{"CPU": 8.0}, {"CPU": 2.0, "bigmem": 1.0}]
+    with pytest.raises(BadInputError, match=r"actor-0 asks for 4 CPU, 1 bigmem and no node of .* has all of that;"):
+        check_nodes(units, apart, "head:1")
+
+
+@pytest.mark.parametrize(("each", "has", "often"), [(0.2, 1.0, 5), (0.1, 0.7, 7), (0.3, 1.0, 3), (2, 1.5, 0)])
+def test_fractions_fit_as_often_as_they_do(each: float, has: float, often: int) -> None:
+    assert places({"CPU": each}, {"CPU": has}) == often
+    assert places({"CPU": each, "GPU": 1}, {"CPU": has}) == 0
 
 
 @pytest.fixture

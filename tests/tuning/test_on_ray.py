@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from leakcheck import has_ended
-from whorl.errors import ConfigError
-from whorl.tuning.executor import END_S
+from whorl.errors import EXIT_FAILED, ConfigError
+from whorl.tuning.executor import END_S, Ended, Order
 from whorl.tuning.ray import RayExecutor
 from whorl.tuning.report import read_result
 from whorl.tuning.settings import TuneConfig
@@ -149,6 +149,23 @@ def test_what_the_cluster_does_not_have_is_refused_in_one_line(ray_nodes):
         ({"gpus_per_trial": 0.5}, "a trial asks for 0.5 GPU and the Ray cluster at .* has 0$"),
         ({"resources_per_trial": {"telescope": 1}}, "a trial asks for 1 telescope and the Ray cluster at .* has 0$"),
         ({"resources_per_trial": {"CPU": 1}}, "use tune.cpus_per_trial"),
+        ({"cpus_per_trial": 9}, "a trial asks for 9 CPU and no node of the Ray cluster at .* has more than 8; "),
     ):
         with pytest.raises(ConfigError, match=said):
             RayExecutor(TuneConfig(engine="ray", **ray_nodes.settings, **asked), 4)
+
+
+def test_a_trial_that_its_host_cannot_begin_has_failed_and_says_why(ray_nodes, tmp_path):
+    """Each node has four slots: of the twelve, no fourth trial can have three."""
+    settings = TuneConfig(engine="ray", **ray_nodes.settings, resources_per_trial={"slot": 3})
+    executor = RayExecutor(settings, 9)
+    try:
+        assert executor.slots == 3
+        executor.start(Order(7, str(tmp_path / "run"), str(tmp_path / "nowhere" / "log"), {}, "here"))
+        ended: list[Ended] = []
+        wait_for(lambda: bool(ended.extend(executor.wait(0.2)) or ended))
+    finally:
+        executor.close()
+    assert (ended[0].number, ended[0].code) == (7, EXIT_FAILED)
+    assert ended[0].error.startswith("FileNotFoundError: ")
+    assert str(tmp_path / "nowhere" / "log") in ended[0].error

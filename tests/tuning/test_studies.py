@@ -107,7 +107,7 @@ def crashes(trial):
         os.kill(os.getpid(), signal.SIGKILL)
     if rate == 0.3:
         os._exit(0)
-    return rate
+    return {0.25: float("nan"), 0.35: float("-inf")}.get(rate, rate)
 
 
 def curves(trial):
@@ -123,16 +123,19 @@ def curves(trial):
 
 def test_crashed_trials_are_failed_trials(small, write, whorl_tune, tmp_path):
     (tmp_path / "lab_functions.py").write_text(FUNCTIONS)
-    small["agent"]["learning_rate"] = {"choices": [0.1, 0.2, 0.3, 0.4]}
+    small["agent"]["learning_rate"] = {"choices": [0.1, 0.2, 0.3, 0.4, 0.25, 0.35]}
     small["tune"] = {"method": "grid", "parallel": 4, "function": "lab_functions:crashes"}
     code, out, err = whorl_tune(write(small))
     assert (code, err) == (0, "")
     result = read_result(tmp_path / "studies" / "small" / "result.json")
-    assert result.counts == {"done": 1, "failed": 3}
+    assert result.counts == {"done": 1, "failed": 5}
     assert (result.best[0].trial, result.best[0].score) == (3, 0.4)
     assert "trial 0: failed: exit code 1: RuntimeError: the simulator has no licence" in out
     assert "trial 1: failed: killed by signal 9" in out
     assert "trial 2: failed: it ended without a return_mean" in out, "exit code 0 is not success"
+    assert "trial 4: failed: the function returned nan (" in out, "nothing can be compared with it"
+    assert "trial 5: failed: the function returned -inf (" in out
+    assert whorl_tune("--resume", tmp_path / "studies" / "small")[0] == 0
 
 
 def test_a_study_without_a_finished_trial_has_failed(small, write, whorl_tune, tmp_path):

@@ -36,6 +36,11 @@ class Allocation:
     nodes: tuple[str, ...]
 
 
+def is_in_job(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process runs in a job of a batch system; no file of the job is read, which a container may lack."""
+    return "SLURM_JOB_ID" in environ or "PBS_JOBID" in environ
+
+
 def find_allocation(environ: Mapping[str, str] = os.environ, system: str = "") -> Allocation | None:
     """The job that this process runs in; None outside of one. A Slurm that is spoken to in PBS's words is still one."""
     if "SLURM_JOB_ID" in environ and system in ("", "slurm"):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError
 from whorl.runs.directory import RunDirectory
@@ -17,10 +16,10 @@ from whorl.runs.status import one_line
 from whorl.signals import StopSignals
 from whorl.tuning.curve import Curve
 from whorl.tuning.directory import StudyDirectory
-from whorl.tuning.executor import Executor, Order, log_tail
+from whorl.tuning.executor import Ended, Executor, Order, log_tail
 from whorl.tuning.search_file import SearchFile
 from whorl.tuning.table import StudyTable, TrialRow
-from whorl.tuning.worker import SCORE
+from whorl.tuning.worker import read_score
 
 LOOK_EVERY_S = 0.25
 
@@ -128,39 +127,45 @@ class Crew:
                 )
             )
         for end in ended:
-            yield self._outcome(self._running.pop(end.number), end.code)
+            yield self._outcome(self._running.pop(end.number), end)
         self.table.show()
 
-    def _outcome(self, trial: Running, code: int) -> Outcome:
+    def _outcome(self, trial: Running, end: Ended) -> Outcome:
         if trial.pruned:
             return Outcome(trial, "pruned")
-        if code == EXIT_PREEMPTED and self.stopped:
+        # A signal ends who was only about to begin, and who has not saved in time: a resumed study goes on with both.
+        if self.stopped and (end.code == EXIT_PREEMPTED or end.code < 0):
             return Outcome(trial, "preempted")
-        if code != EXIT_DONE:
-            return Outcome(trial, "failed", error=self._cause(trial.number, code))
+        if end.code != EXIT_DONE:
+            return Outcome(trial, "failed", error=self._cause(end))
         score = self.score(trial)
         if score is None:
             return Outcome(trial, "failed", error=_without_score(trial.curve))
+        if not math.isfinite(score):  # nothing can be compared with it
+            return Outcome(trial, "failed", error=f"the function returned {score:g}")
         return Outcome(trial, "done", score)
 
     def score(self, trial: Running) -> float | None:
         """What a user's function returned, or what the curve gives."""
-        returned = self.directory.run_dir(trial.number) / SCORE
-        if self.search.settings.function and returned.is_file():
-            return float(msgspec.json.decode(returned.read_bytes()))
+        if self.search.settings.function:
+            returned = read_score(self.directory.run_dir(trial.number))
+            if returned is not None:
+                return returned
         kind = "last" if self.search.settings.method == "pbt" else self.search.settings.score
         return trial.curve.score(kind, self.search.settings.goal)
 
-    def _cause(self, number: int, code: int) -> str:
-        """In one line: what the run says of itself, else the last its process printed."""
+    def _cause(self, end: Ended) -> str:
+        """In one line: what the executor knows, else what the run says of itself, else the last its process printed."""
+        if end.error:
+            return one_line(end.error, 300)
         said = ""
         try:
-            result = Result.read(RunDirectory(self.directory.run_dir(number)).result)
+            result = Result.read(RunDirectory(self.directory.run_dir(end.number)).result)
             said = (result.error or "") if result.status == "failed" else ""
         except BadInputError:
             pass
-        said = said or log_tail(self.directory.log(number)).removeprefix("whorl: error: ")
-        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        said = said or log_tail(self.directory.log(end.number)).removeprefix("whorl: error: ")
+        how = f"killed by signal {-end.code}" if end.code < 0 else f"exit code {end.code}"
         return one_line(f"{how}: {said}" if said else how, 300)
 
 

@@ -65,6 +65,8 @@ class Ended:
     number: int
     code: int
     """Its exit code; negative for a signal."""
+    error: str = ""
+    """Why, where that is known better than from what the process has left."""
 
 
 def log_tail(path: Path) -> str:

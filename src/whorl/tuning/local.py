@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from whorl.cluster.allocation import is_in_job, own_share
 from whorl.errors import ConfigError
 from whorl.tuning.executor import END_S, Ended, Order
 from whorl.tuning.settings import TuneConfig
@@ -42,8 +43,7 @@ class LocalExecutor:
     @classmethod
     def for_settings(cls, settings: TuneConfig, trials: int) -> LocalExecutor:
         """As many slots as were asked for, or as there are CPUs and GPUs for."""
-        cpus = len(os.sched_getaffinity(0))
-        slots = settings.parallel or max(1, int(cpus / settings.cpus_per_trial))
+        slots = settings.parallel or max(1, int(own_cpus() / settings.cpus_per_trial + 1e-9))
         gpus: list[str] = []
         if settings.gpus_per_trial:
             gpus = gpu_shares(visible_gpus(), settings.gpus_per_trial)
@@ -118,6 +118,12 @@ class LocalExecutor:
 def _send(process: _Process, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(process.pidfd, number)
+
+
+def own_cpus() -> int:
+    """CPUs of this machine that are ours. Not every batch system keeps a job to those that it was given."""
+    cpus = len(os.sched_getaffinity(0))
+    return min(cpus, own_share().cpus) if is_in_job() else cpus
 
 
 def visible_gpus() -> list[str]:

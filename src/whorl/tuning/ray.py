@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -12,10 +11,12 @@ from importlib.util import find_spec
 import msgspec
 
 from whorl.engines.ray.link import Link
+from whorl.engines.ray.room import name_of, places, shortage
 from whorl.engines.waking import WakePipe
 from whorl.engines.wire import decode_body
 from whorl.errors import ConfigError, MissingExtraError, RoleLostError
 from whorl.tuning.executor import END_S, Ended, Order
+from whorl.tuning.local import own_cpus
 from whorl.tuning.settings import TuneConfig
 
 CONNECT_S = 120.0
@@ -35,7 +36,7 @@ class RayExecutor:
         if token_file:
             check_token_file(token_file)
         self._each = {"CPU": settings.cpus_per_trial, "GPU": settings.gpus_per_trial, **_custom(settings)}
-        cpus = max(len(os.sched_getaffinity(0)), settings.parallel * settings.cpus_per_trial, settings.cpus_per_trial)
+        cpus = max(own_cpus(), settings.parallel * settings.cpus_per_trial, settings.cpus_per_trial)
         here = {name: amount * max(1, settings.parallel) for name, amount in self._each.items() if name != "CPU"}
         self._wake = WakePipe()
         setup = {
@@ -50,20 +51,22 @@ class RayExecutor:
         self._moves: dict[int, int] = {}
         self._closed = False
         try:
-            room = self._room(self._link.expect("ready", CONNECT_S)["has"])
+            ready = self._link.expect("ready", CONNECT_S)
+            room = self._room(ready["has"], ready["nodes"])
         except BaseException:
             self.close()
             raise
         self.slots = min(settings.parallel or room, trials)
 
-    def _room(self, has: Mapping[str, float]) -> int:
-        """Trials that the cluster has room for at a time."""
-        where = f"the Ray cluster at {self._address}" if self._address else "this machine"
-        room = math.inf
+    def _room(self, has: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
+        """Trials that the cluster, of these nodes, has room for at a time."""
+        where = name_of(self._address)
         for name, amount in self._each.items():
-            if amount and (room := min(room, has.get(name, 0.0) // amount)) < 1:
+            if amount > has.get(name, 0.0):
                 raise ConfigError(f"a trial asks for {amount:g} {name} and {where} has {has.get(name, 0.0):g}")
-        return int(room)
+        if short := shortage(self._each, nodes, where):
+            raise ConfigError(f"a trial asks for {short}; a trial is on one node: ask for less, or start a larger one")
+        return sum(places(self._each, node) for node in nodes)
 
     def start(self, order: Order) -> None:
         self._orders[order.number] = order
@@ -90,7 +93,10 @@ class RayExecutor:
                 self.start(order)  # it goes on from its checkpoint, wherever there is room
             else:
                 del self._orders[order.number]
-                ended.append(Ended(order.number, words["code"]))
+                error = words["error"]
+                if head.kind == "lost":
+                    error = f"its place was lost {MOST_MOVES + 1} times: {error}"
+                ended.append(Ended(order.number, words["code"], error))
         if self._link.lost and self._orders:
             raise RoleLostError("the Ray cluster was lost, its head or our envoy; `whorl tune --resume` goes on")
         return ended

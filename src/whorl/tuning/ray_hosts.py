@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from whorl.engines.ray.emissary import Emissary, main
-from whorl.errors import EXIT_PREEMPTED
+from whorl.engines.ray.private import in_one_line, lost_for_good
+from whorl.errors import EXIT_FAILED, EXIT_PREEMPTED
 from whorl.tuning.executor import END_S, Order
 from whorl.tuning.local import LocalExecutor
 
@@ -87,7 +88,7 @@ class TrialEnvoy(Emissary):
 
     async def _run(self, body: dict[str, Any]) -> None:
         import ray
-        from ray.exceptions import ActorDiedError, RayError
+        from ray.exceptions import RayError, RayTaskError
 
         number = body["number"]
         actor: Any = ray.remote(TrialHost)
@@ -101,8 +102,13 @@ class TrialEnvoy(Emissary):
                 await host.is_here.remote()
                 trial.placed = True
                 code = await host.run.remote(body["order"])
-            except ActorDiedError:
-                self._end(trial, "ended" if trial.stopping else "lost", EXIT_PREEMPTED if trial.stopping else KILLED)
+            except RayTaskError as error:  # of the host itself, which would only raise it again
+                self._end(trial, "ended", EXIT_FAILED, in_one_line(error))
+            except lost_for_good() as error:
+                if trial.stopping:
+                    self._end(trial, "ended", EXIT_PREEMPTED)
+                else:
+                    self._end(trial, "lost", KILLED, in_one_line(error))
             except RayError:  # it cannot be reached just now
                 await asyncio.sleep(RETRY_S)
             else:
@@ -132,7 +138,7 @@ class TrialEnvoy(Emissary):
             else:
                 return
 
-    def _end(self, trial: _Trial, kind: str, code: int) -> None:
+    def _end(self, trial: _Trial, kind: str, code: int, error: str = "") -> None:
         """Say how it ended, once, and give back what was set aside for it."""
         import ray
 
@@ -140,7 +146,7 @@ class TrialEnvoy(Emissary):
             return
         trial.ended.set()
         del self._trials[trial.number]
-        self.say(kind, {"number": trial.number, "code": code})
+        self.say(kind, {"number": trial.number, "code": code, "error": error})
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(trial.host)
 

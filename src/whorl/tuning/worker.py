@@ -6,6 +6,7 @@ yet. Exit codes are those of ``whorl train``.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -64,17 +65,31 @@ def _train_until(order: Order) -> int:
 
 def _call(order: Order) -> int:
     """SIGTERM becomes a Ctrl-C: ``Trainer.step`` raises it between updates, and leaving the trainer saves."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, _interrupt)
     module_name, _, name = order.function.partition(":")
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, _interrupt)
         score = getattr(import_module(module_name), name)(Trial(order))
+        if score is not None:
+            _write_score(Path(order.run_dir), float(score))
     except KeyboardInterrupt:
         return EXIT_PREEMPTED
-    if score is not None:
-        Path(order.run_dir).mkdir(parents=True, exist_ok=True)  # a function need not train
-        write_atomic(Path(order.run_dir) / SCORE, msgspec.json.encode(float(score)))
     return EXIT_DONE
+
+
+def _write_score(run_dir: Path, score: float) -> None:
+    run_dir.mkdir(parents=True, exist_ok=True)  # a function need not train
+    plain = score if math.isfinite(score) else str(score)  # JSON has no word for nan and inf
+    write_atomic(run_dir / SCORE, msgspec.json.encode(plain))
+
+
+def read_score(run_dir: Path) -> float | None:
+    """What the function returned; None where it returned nothing."""
+    try:
+        plain = msgspec.json.decode((run_dir / SCORE).read_bytes())
+    except FileNotFoundError:
+        return None
+    return math.nan if plain is None else float(plain)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -19,7 +19,7 @@ from whorl.engines.members import Departure, log_paths
 from whorl.engines.ray.link import Frame, Link
 from whorl.engines.ray.places import Place, Places
 from whorl.engines.ray.remote import Remote
-from whorl.engines.ray.units import check_room, needed, units_of
+from whorl.engines.ray.units import check_nodes, check_room, needed, units_of
 from whorl.engines.supervision import Supervision
 from whorl.engines.wire import Envelope, decode_body
 from whorl.errors import RoleLostError
@@ -62,7 +62,9 @@ class RayCluster(Supervision[Remote]):
         log_folder = plan.job.get("log_dir") or ""
         self._link = Link(setup, str(Path(log_folder, "ray.log").absolute()) if log_folder else "", self._wake)
         try:
-            check_room(needed(working), self._link.expect("ready", CONNECT_S)["has"], config.address)
+            ready = self._link.expect("ready", CONNECT_S)
+            check_room(needed(working), ready["has"], config.address)
+            check_nodes(working, ready["nodes"], config.address)
             self._open_first()
         except BaseException:
             self.close()

@@ -107,13 +107,14 @@ async def _run(emissary: Emissary, setup: dict[str, Any]) -> None:
         else:
             cluster = private.PrivateCluster()
             has = cluster.start(setup["needed"], setup["namespace"])
+        nodes = private.of_each_node()
     except Exception as error:
         if cluster is not None:
             cluster.end()
         emissary.say("refused", {"text": private.in_one_line(error)})
         return
     _ignore_stop_signals()  # again: Ray has put in a handler of its own, which ends the process
-    emissary.say("ready", {"has": {name: amount for name, amount in has.items() if isinstance(amount, int | float)}})
+    emissary.say("ready", {"has": has, "nodes": nodes})
     try:
         await emissary.serve()
     finally:

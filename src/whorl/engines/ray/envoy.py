@@ -12,7 +12,7 @@ from typing import Any
 
 from whorl.engines.contract import RoleId
 from whorl.engines.ray.emissary import Emissary, main
-from whorl.engines.ray.private import in_one_line
+from whorl.engines.ray.private import in_one_line, lost_for_good
 from whorl.engines.wire import Envelope, encode_frame
 
 CLOSE_S = 5.0
@@ -82,13 +82,13 @@ class Envoy(Emissary):
         await self._listen(unit, station)
 
     async def _listen(self, unit: int, station: _Abroad) -> None:
-        from ray.exceptions import ActorDiedError, RayError
+        from ray.exceptions import RayError
 
         number = 0
         while self._stations.get(unit) is station:
             try:
                 number, frames = await station.handle.news.remote(number)
-            except ActorDiedError as error:
+            except lost_for_good() as error:
                 self._lost(unit, station, error)
                 return
             except RayError:  # it cannot be reached just now
@@ -141,13 +141,13 @@ class _Abroad:
 
 
 async def _introduce(to: Any, unit: int, station: _Abroad) -> None:
-    from ray.exceptions import ActorDiedError, RayError
+    from ray.exceptions import RayError
 
     while True:
         try:
             await to.meet.remote(unit, station.generation, station.handle)
             return
-        except ActorDiedError:
+        except lost_for_good():
             return
         except RayError:
             await asyncio.sleep(RETRY_S)

@@ -14,7 +14,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -38,6 +38,8 @@ MOST_SOURCES = 12
 AT_ONCE = 8
 """Workers that are started together: each imports Ray, which takes a second of a core."""
 LAST_S = 900.0
+EACH_NODE_S = 30.0
+"""More, for each node: its share of the rounds and of what is sent to all."""
 
 
 class Pair(NamedTuple):
@@ -78,12 +80,12 @@ def measure(slots: int) -> None:
     by_node: dict[str, Any] = {}
     for probe, where in probes:
         by_node.setdefault(where, probe)
+    _end_within(LAST_S + EACH_NODE_S * len(by_node))
     if len(by_node) > 1:
-        pairs = list(_pairs(by_node))
-        _say_pairs(pairs)
+        pairs = _say_pairs(_pairs(by_node), len(by_node) * (len(by_node) - 1))
         _say_broadcast(by_node, min(pair.mib_per_s for pair in pairs))
     elif slots > 1:
-        _say_pairs(list(_pairs({"one process": probes[0][0], "another": probes[-1][0]})))
+        _say_pairs(_pairs({"one process": probes[0][0], "another": probes[-1][0]}), 2)
 
 
 def _start(slots: int) -> Iterator[tuple[Any, str]]:
@@ -106,14 +108,37 @@ def _start(slots: int) -> Iterator[tuple[Any, str]]:
         raise WhorlError(f"Ray has put {slots} workers into {len(pids)} processes")
 
 
+def rounds_of(names: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
+    """All pairs, each once, in rounds in which nobody is in two of them, as of a tournament: the first stays where it
+    is, and the others move on around it."""
+    circle = [*names, *([""] if len(names) % 2 else [])]
+    half = len(circle) // 2
+    for _ in circle[1:]:
+        met = zip(circle[:half], reversed(circle[half:]), strict=True)
+        yield [(one, other) for one, other in met if one and other]
+        circle.insert(1, circle.pop())
+
+
 def _pairs(by_node: Mapping[str, Any]) -> Iterator[Pair]:
-    """Each node to each other one: a call, and an object."""
+    """Each node to each other one: a call, and an object. Those of a round at the same time: of many nodes, one pair
+    after the other would take hours."""
+    for met in rounds_of(list(by_node)):
+        yield from _side_by_side(by_node, met)
+        yield from _side_by_side(by_node, [(other, one) for one, other in met])
+
+
+def _side_by_side(by_node: Mapping[str, Any], pairs: Sequence[tuple[str, str]]) -> Iterator[Pair]:
     import ray
 
-    for (source, one), (target, other) in itertools.permutations(by_node.items(), 2):
-        call_ms = 1e3 * ray.get(one.call_latency_s.remote(other, CALLS))
-        taken = [ray.get(other.fetch_s.remote(ray.get(one.make.remote(OBJECT_BYTES)))) for _ in range(3)]
-        yield Pair(f"{source} to {target}", call_ms, OBJECT_BYTES / 2**20 / statistics.median(taken))
+    ones, others = ([by_node[pair[end]] for pair in pairs] for end in (0, 1))
+    calls_s = ray.get([one.call_latency_s.remote(other, CALLS) for one, other in zip(ones, others, strict=True)])
+    objects_s = []
+    for _ in range(3):
+        made = ray.get([one.make.remote(OBJECT_BYTES) for one in ones])
+        objects_s.append(ray.get([other.fetch_s.remote(each) for other, each in zip(others, made, strict=True)]))
+        del made  # before there are others: an object store is small
+    for (source, target), call_s, *taken in zip(pairs, calls_s, *objects_s, strict=True):
+        yield Pair(f"{source} to {target}", 1e3 * call_s, OBJECT_BYTES / 2**20 / statistics.median(taken))
 
 
 def is_slow(pair: Pair, usual_mib_per_s: float) -> bool:
@@ -122,16 +147,24 @@ def is_slow(pair: Pair, usual_mib_per_s: float) -> bool:
     return pair.call_ms > SLOW_CALL_MS or pair.mib_per_s < limit
 
 
-def _say_pairs(pairs: list[Pair]) -> None:
-    usual = statistics.median(pair.mib_per_s for pair in pairs)
-    if len(pairs) > MOST_PAIRS_SHOWN:
-        call_ms = statistics.median(pair.call_ms for pair in pairs)
-        say(f"{len(pairs)} pairs of nodes", f"a call {call_ms:.2f} ms, objects {usual:,.0f} MiB/s (medians)")
-    for pair in pairs:
-        slow = is_slow(pair, usual)
-        if slow or len(pairs) <= MOST_PAIRS_SHOWN:
+def _say_pairs(coming: Iterable[Pair], count: int) -> list[Pair]:
+    """As they come, all of them or, of many, those that are slow by themselves; then those that are slow beside the
+    others."""
+    pairs = []
+    for pair in coming:
+        pairs.append(pair)
+        slow = is_slow(pair, 0.0)
+        if slow or count <= MOST_PAIRS_SHOWN:
             size = f"objects of {OBJECT_BYTES / 2**20:g} MiB"
             say(pair.name, f"a call {pair.call_ms:.2f} ms, {size} {pair.mib_per_s:,.0f} MiB/s", slow)
+    usual = statistics.median(pair.mib_per_s for pair in pairs)
+    if count > MOST_PAIRS_SHOWN:
+        call_ms = statistics.median(pair.call_ms for pair in pairs)
+        say(f"{count} pairs of nodes", f"a call {call_ms:.2f} ms, objects {usual:,.0f} MiB/s (medians)")
+    for pair in pairs:
+        if is_slow(pair, usual) and not is_slow(pair, 0.0):
+            say(pair.name, f"objects {pair.mib_per_s:,.0f} MiB/s, and {usual:,.0f} in the median of all pairs", True)
+    return pairs
 
 
 def _say_broadcast(by_node: Mapping[str, Any], slowest_mib_per_s: float) -> None:
@@ -149,8 +182,14 @@ def _say_broadcast(by_node: Mapping[str, Any], slowest_mib_per_s: float) -> None
         say(f"broadcast, {source}", detail, took_s > 2 * one_by_one_s + 2 * SLOW_CALL_MS / 1e3)
 
 
-def _give_up(_number: int, _frame: FrameType | None) -> None:
-    raise TimeoutError(f"the measurement did not end within {LAST_S:g} s")
+def _end_within(seconds: float) -> None:
+    """From now on, whatever was said before."""
+
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"the measurement did not end within {seconds:g} s")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(int(seconds))
 
 
 def _measure_somewhere(slots: int, joined: list[str]) -> None:
@@ -172,8 +211,7 @@ def _measure_somewhere(slots: int, joined: list[str]) -> None:
 def main() -> int:
     """See the top of this module."""
     slots, *joined = sys.argv[1:]
-    signal.signal(signal.SIGALRM, _give_up)
-    signal.alarm(int(LAST_S))
+    _end_within(LAST_S)
     try:
         _measure_somewhere(int(slots), joined)
     except Exception as error:

@@ -6,7 +6,9 @@ in a short folder of its own (the path of a socket has room for 107 bytes) and e
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -18,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from whorl.config.schema import EngineConfig
-from whorl.errors import BadInputError
+from whorl.errors import BadInputError, WhorlError, last_line
+from whorl.runs.status import one_line
 
 ADDRESS, TOKEN_FILE = "WHORL_RAY_ADDRESS", "WHORL_RAY_TOKEN_FILE"
 """The cluster of the batch job that a run goes on in. Not a setting: a resumed run is in another one."""
@@ -35,6 +38,11 @@ SHORT_BYTES = 26
 """Of a folder below which Ray may have its sockets. Their paths have room for 107 bytes, of which Ray and we ourselves
 take up to 81: /whorl-XXXXXXXX/r/session_YYYY-MM-DD_HH-MM-SS_FFFFFF_PPPPPPP/sockets/plasma_store."""
 _LOOPBACK = "127.0.0.1"
+REASON_CHARACTERS = 300
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_FIELD = re.compile(r"\t(class_name|actor_id|pid|name|namespace|ip): ")
+"""Which actor has died; below it Ray says why."""
+_NO_REASON = "before finishing this task."
 
 
 def set_environment(token_file: str) -> None:
@@ -91,7 +99,7 @@ class PrivateCluster:
         make_token(self.folder / "token")
         set_environment(str(self.folder / "token"))
 
-    def start(self, resources: dict[str, float], namespace: str) -> dict[str, Any]:
+    def start(self, resources: dict[str, float], namespace: str) -> dict[str, float]:
         """Start it and connect to it; returns what it has: CPUs and what else one asks for, and the GPUs there are."""
         import ray
 
@@ -110,7 +118,7 @@ class PrivateCluster:
             _temp_dir=str(self.folder / "r"),
             _system_config=dict(QUICK_HEALTH_CHECKS),
         )
-        return dict(ray.cluster_resources())
+        return _amounts(ray.cluster_resources())
 
     def end(self) -> None:
         """End its processes and remove its folder."""
@@ -120,7 +128,7 @@ class PrivateCluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def connect(address: str, namespace: str) -> dict[str, Any]:
+def connect(address: str, namespace: str) -> dict[str, float]:
     """Join a cluster that somebody else has started; returns what it has."""
     here = route_to(address)
     import ray
@@ -134,7 +142,18 @@ def connect(address: str, namespace: str) -> dict[str, Any]:
         raise BadInputError(
             f"{in_one_line(error)}: somebody answers there; is engine.token_file the token of that cluster?"
         ) from error
-    return dict(ray.cluster_resources())
+    return _amounts(ray.cluster_resources())
+
+
+def of_each_node() -> list[dict[str, float]]:
+    """What each node that is up has in all, of the cluster that we are connected to."""
+    import ray
+
+    return [_amounts(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
+
+def _amounts(resources: dict[str, Any]) -> dict[str, float]:
+    return {name: float(amount) for name, amount in resources.items() if isinstance(amount, int | float)}
 
 
 def route_to(address: str) -> str:
@@ -166,11 +185,29 @@ def stay_on_loopback() -> None:
     services.resolve_ip_for_localhost = lambda host: host
 
 
+def lost_for_good() -> tuple[type[Exception], ...]:
+    """What Ray raises of an actor that it will not bring back. Whatever else it raises may pass."""
+    from ray.exceptions import ActorDiedError, OutOfMemoryError
+
+    return ActorDiedError, OutOfMemoryError  # the latter of one that Ray itself has killed, when memory ran low
+
+
 def in_one_line(error: BaseException) -> str:
-    """Of what Ray says, the line that names the cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = (line for line in lines if "cause" in line.lower() or "died" in line.lower())
-    return next(named, lines[0] if lines else type(error).__name__)
+    """Of what Ray says, the reason: neither where a traceback went nor which actor it was."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, BaseException):  # a task's own error, of which Ray shows a coloured traceback
+        return _COLOUR.sub("", last_line(cause))
+    if isinstance(error, WhorlError):
+        return str(error)
+    lines = _COLOUR.sub("", str(error)).splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith("  File ")]
+    if frames:  # of an actor that failed as it was made, for one
+        lines = [line for line in lines[frames[-1] + 1 :] if not line.startswith(" ")]
+    lines = [line for line in lines if line.strip() and not _FIELD.match(line)]
+    if len(lines) > 1 and lines[0].endswith(_NO_REASON):
+        del lines[0]
+    more = itertools.takewhile(lambda line: line.startswith("\t"), lines[1:])
+    return one_line(" ".join([*lines[:1], *more]), REASON_CHARACTERS) or type(error).__name__
 
 
 def short_folder() -> str:

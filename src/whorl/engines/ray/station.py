@@ -215,6 +215,10 @@ class Station:
             fleet.start(hosted)
         except NurseryLostError:
             self.on_nursery_lost()
+        except (WhorlError, OSError) as error:  # no processes or descriptors left; the supervisor tries again, or ends
+            hosted.start_afresh()  # or what its predecessor has counted would count twice
+            self.on_departure(hosted, Departure(f"its process could not be started: {error}", 0.0, None, "other", 0))
+            return
         hosted.page.supervise(self._at_work)
 
     def _renew(self, fleet: Fleet, epoch: int) -> None:

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ray.exceptions import ActorDiedError, RayError
+from ray.exceptions import RayError
 
+from whorl.engines.ray.private import lost_for_good
 from whorl.engines.wire import encode_body
 
 CALL_S = 30.0
@@ -86,7 +87,7 @@ class Stream:
             try:
                 await asyncio.wait_for(_as_future(self._call(self._number, headers, arrays)), CALL_S)
                 return
-            except ActorDiedError:
+            except lost_for_good():
                 self.dead = True
             except (RayError, TimeoutError):  # unreachable just now
                 await asyncio.sleep(RETRY_S)

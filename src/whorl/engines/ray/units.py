@@ -7,12 +7,13 @@ either may take what lies in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from whorl.config.schema import EngineConfig, Resources
 from whorl.engines.contract import Plan, RoleId
+from whorl.engines.ray.room import name_of, shortage
 from whorl.errors import BadInputError, ConfigError
 
 
@@ -99,9 +100,17 @@ def check_room(asked: Mapping[str, float], has: Mapping[str, float], address: st
     """What the whole cluster does not have will never be free."""
     for name, amount in asked.items():
         if amount > has.get(name, 0.0) + 1e-6:
-            where = f"the Ray cluster at {address}" if address else "this machine"
             less = "--actors or --cpus-per-actor" if name == "CPU" else f"less {name}"
-            raise BadInputError(f"this run asks for {amount:g} {name} and {where} has {has.get(name, 0):g}: use {less}")
+            raise BadInputError(
+                f"this run asks for {amount:g} {name} and {name_of(address)} has {has.get(name, 0):g}: use {less}"
+            )
+
+
+def check_nodes(units: tuple[Unit, ...], nodes: Sequence[Mapping[str, float]], address: str) -> None:
+    """A unit is on one node: what none of those that there are has alone will not become free by waiting."""
+    for unit in units:
+        if short := shortage(needed((unit,)), nodes, name_of(address)):
+            raise BadInputError(f"{unit} asks for {short}; it is on one node: ask for less, or start a larger one")
 
 
 def needed(units: tuple[Unit, ...]) -> dict[str, float]:
