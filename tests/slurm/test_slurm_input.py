@@ -49,6 +49,7 @@ def refused(slurm: SlurmCluster, *words: object) -> str:
         ),
         (("--submit", "--nodes", 0, *TRAIN), "--nodes: expected"),
         (("--submit", "--time", "soon", *TRAIN), "--time: expected a time as 90 (minutes)"),
+        (("--submit", "--start-within", "soon", *TRAIN), "--start-within: expected an integer"),
         (("--submit", "--mem", "lots", *TRAIN), "--mem: expected megabytes"),
         (("--submit", "--nods", 3, *TRAIN), "did you mean --nodes?"),
         (("--submit", "--prologue", "/nowhere", *TRAIN), "--prologue: /nowhere: No such file"),

@@ -46,6 +46,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from whorl.cluster.allocation import find_allocation
     from whorl.cluster.slurm import script_of
 
+    start_within_s = _start_within_s(arguments)
     work = work_of(arguments.words)
     allocation = None if arguments.print or arguments.submit else find_allocation(system="slurm")
     draft = drafted(arguments, work, whole_nodes=arguments.exclusive or allocation is not None)
@@ -62,10 +63,17 @@ def _train(arguments: argparse.Namespace) -> int:
 
         order.node_script.write_text(node_script(request))
         return BatchJob(replace(order, requeue=False)).run()
-    return _submit(arguments, script, request.run_dir)
+    return _submit(script, request.run_dir, start_within_s)
 
 
-def _submit(arguments: argparse.Namespace, script: str, run_dir: Path) -> int:
+def _start_within_s(arguments: argparse.Namespace) -> float | None:
+    """None: however long it takes."""
+    if arguments.start_within is None:
+        return None
+    return float(positive_integer(arguments.start_within, "--start-within"))
+
+
+def _submit(script: str, run_dir: Path, start_within_s: float | None) -> int:
     from whorl.cluster.slurm import await_start, submit
     from whorl.runs.directory import give_back
 
@@ -77,8 +85,8 @@ def _submit(arguments: argparse.Namespace, script: str, run_dir: Path) -> int:
         give_back(run_dir)
         raise
     print(f"job {job}: {run_dir}", flush=True)
-    if arguments.start_within is not None:
-        await_start(job, float(positive_integer(arguments.start_within, "--start-within")))
+    if start_within_s is not None:
+        await_start(job, start_within_s)
     return EXIT_DONE
 
 
@@ -91,6 +99,7 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
 
     if arguments.words:
         raise BadInputError("join takes no command: the run is there already")
+    start_within_s = _start_within_s(arguments)
     directory = RunDirectory.open(run_dir)
     config = stored_config(directory)
     if config.engine.name != RAY:
@@ -128,8 +137,8 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
     path.write_text(script)
     job = submit(path)
     print(f"job {job} joins {run_dir}; `whorl resize {run_dir} N` uses its nodes, `scancel {job}` has them leave")
-    if arguments.start_within is not None:
-        await_start(job, float(positive_integer(arguments.start_within, "--start-within")))
+    if start_within_s is not None:
+        await_start(job, start_within_s)
     return EXIT_DONE
 
 

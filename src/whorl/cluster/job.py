@@ -32,6 +32,9 @@ from whorl.runs.wishes import ask
 _LOOK_EVERY_S = 0.2
 _ANSWER_S = 5.0
 _KILLED_S = 120.0
+_WARNED_TO_DEATH = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""How a step ends, as our child and in the words of launchers, where the batch system's warning came to it alone and
+before anything in it had its handlers: in the prologue, or while Python was importing."""
 _MORE_TRIES = 4
 """Of ranks that do not find each other under srun's pmi2 (``whorl.engines.mpi.beginning`` says why). Another start has
 another memory."""
@@ -147,7 +150,11 @@ class BatchJob:
             time.sleep(_LOOK_EVERY_S)
         code = meeting.exit_code()
         if code is None and not self._warned:
-            print(f"whorl: error: the step ended with {step.returncode} before the training did", file=sys.stderr)
+            if step.returncode in _WARNED_TO_DEATH:
+                self._warned = True
+                print("whorl: warned: the step was ended by SIGTERM before the training listened", flush=True)
+            else:
+                print(f"whorl: error: the step ended with {step.returncode} before the training did", file=sys.stderr)
         return code
 
     def _updates(self) -> int:

@@ -28,6 +28,7 @@ from whorl.cluster.meeting import JOINED, LOOK_EVERY_S, Meeting, is_claimed
 from whorl.cluster.orders import HEAD_RESOURCE, WORKER_RESOURCE
 from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.restarts import lost_nodes, requeue
+from whorl.engines.local.spawner import stop_signals_blocked
 from whorl.engines.ray.private import ADDRESS, TOKEN_FILE, make_token, short_folder
 from whorl.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
 from whorl.runs.status import one_line
@@ -81,10 +82,12 @@ class Node:
         try:
             return self._lead() if self._is_head else self._follow()
         except WhorlError as error:
+            said = one_line(str(error), 500)  # Ray's own words may be many lines
             if not self._is_told_by_head():
                 where = f"node {self._index} ({socket.gethostname()})"
-                print(f"whorl: error: {where}: {error}", file=sys.stderr, flush=True)
-            self._meeting.report(self._index, f"{error.exit_code} {one_line(str(error), 500)}")
+                print(f"whorl: error: {where}: {said}", file=sys.stderr, flush=True)
+            if not self._order.guest:  # the numbers of the host job's nodes are not a guest's
+                self._meeting.report(self._index, f"{error.exit_code} {said}")
             if self._is_head:
                 self._meeting.say_exit(error.exit_code)
             return error.exit_code
@@ -121,10 +124,16 @@ class Node:
         self._training = subprocess.Popen([sys.executable, "-m", "whorl", *self._order.words], env=environ)
         if self._warned:
             self._training.send_signal(signal.SIGTERM)
-        code = self._training.wait()
-        code = EXIT_FAILED if code < 0 else code
+        code = self._exit_code(self._training.wait())
         self._meeting.say_exit(code)
         return code
+
+    def _exit_code(self, status: int) -> int:
+        """A training that was still starting dies of the warning that it would have noted later. It may be told, and
+        be dead, before this process is told."""
+        if status >= 0:
+            return status
+        return EXIT_PREEMPTED if self._warned or -status in WARNINGS else EXIT_FAILED
 
     def _await_others(self) -> None:
         waiting = set(range(1, self._order.nodes))
@@ -200,14 +209,16 @@ class Node:
             "memory_bytes": max(2**20, share.memory_bytes - store),
             "store_bytes": store,
         }
-        self._ray = subprocess.Popen(
-            [sys.executable, "-m", "whorl.cluster.ray_node"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self._folder / "ray_node.err").open("wb"),
-            text=True,
-            start_new_session=True,
-        )
+        # A warning would end it before it has blocked them itself.
+        with stop_signals_blocked(), (self._folder / "ray_node.err").open("wb") as log:
+            self._ray = subprocess.Popen(
+                [sys.executable, "-m", "whorl.cluster.ray_node"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
         assert self._ray.stdin is not None
         assert self._ray.stdout is not None
         self._ray.stdin.write(json.dumps(order) + "\n")
@@ -240,11 +251,17 @@ class Node:
 
     def _collect_logs(self) -> None:
         """Ray's own, of this node, beside those of the roles."""
-        name = f"{self._order.key}-guest-{self._index}" if self._order.guest else f"{self._order.key}-{self._index}"
-        target = self._order.run_dir / "logs" / "ray" / name
+        target = self._order.run_dir / "logs" / "ray" / self._log_name()
         with contextlib.suppress(OSError):
             for log in [*self._folder.glob("r/session_2*/logs/*.*"), self._folder / "ray_node.err"]:
                 with contextlib.suppress(OSError):  # Ray's last processes may still be tidying up: the others are there
                     if log.is_file() and log.stat().st_size:
                         target.mkdir(parents=True, exist_ok=True)
                         shutil.copyfile(log, target / log.name)
+
+    def _log_name(self) -> str:
+        """Several jobs may be guests of one run, each with a node 0."""
+        if not self._order.guest:
+            return f"{self._order.key}-{self._index}"
+        allocation = find_allocation()
+        return f"{self._order.key}-guest-{allocation.job if allocation else os.getpid()}-{self._index}"

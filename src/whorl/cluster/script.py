@@ -12,7 +12,7 @@ from pathlib import Path
 from whorl import __version__
 from whorl.cluster.allocation import ASKED_CPUS, ASKED_GPUS, ASKED_MEMORY
 from whorl.cluster.orders import JobOrder
-from whorl.cluster.request import Request, quoted
+from whorl.cluster.request import Part, Request, quoted
 from whorl.cluster.timing import ASKED_S
 from whorl.errors import BadInputError
 
@@ -25,22 +25,28 @@ def node_script(request: Request) -> str:
     lines += [f"cd {shlex.quote(str(request.folder))} || exit 2", "export PYTHONUNBUFFERED=1"]
     if request.python_path:
         lines.append(f"export PYTHONPATH={shlex.quote(request.python_path)}")
-    lines += [f"export {name}={value}" for name, value in _asked(request).items()]
+    lines += [*_asked_of_node(request), *([f"export {ASKED_S}={request.time_s}"] if request.time_s else [])]
     if request.prologue:
         lines += ["# prologue", request.prologue.rstrip("\n"), "# end of the prologue"]
     lines.append(f'exec {request.python} "$@"')
     return "\n".join(lines) + "\n"
 
 
-def _asked(request: Request) -> dict[str, int]:
-    told = {} if len(request.parts) > 1 else _asked_of_node(request)
-    return told | ({ASKED_S: request.time_s} if request.time_s else {})
+def _asked_of_node(request: Request) -> list[str]:
+    """What was asked for on the node that runs this. One script is for all: of two kinds, each finds its own numbers by
+    its index, and forgets those of the batch process, which launchers may pass on."""
+    first, *others = request.parts
+    if not others:
+        return _exports(first)
+    index = "${SLURM_PROCID:-${PBS_NODENUM:-0}}"
+    head, worker = (["  " + line for line in _exports(part)] or ["  :"] for part in request.parts)
+    forget = f"unset {ASKED_CPUS} {ASKED_GPUS} {ASKED_MEMORY}"
+    return [forget, f'if [ "{index}" -lt {first.nodes} ]; then', *head, "else", *worker, "fi"]
 
 
-def _asked_of_node(request: Request) -> dict[str, int]:
-    part = request.parts[0]
+def _exports(part: Part) -> list[str]:
     told = {ASKED_CPUS: part.cpus_per_node, ASKED_GPUS: part.gpus_per_node, ASKED_MEMORY: part.memory_mb}
-    return {name: value for name, value in told.items() if value}
+    return [f"export {name}={value}" for name, value in told.items() if value]
 
 
 def job_script(header: list[str], request: Request, order: JobOrder, *, redirect: str = "") -> str:
