@@ -98,9 +98,7 @@ class MadeUpLane:
 
 def write_trajectory(lanes: list[MadeUpLane], number: int) -> Arrays:
     """The next rows of all lanes."""
-    layout = trajectory_layout(
-        ENV, rows=AGENT.rows, tail_rows=1, lanes=len(lanes), fields=AGENT.fields, state=AGENT.state
-    )
+    layout = trajectory_layout(ENV, rows=AGENT.rows, lanes=len(lanes), fields=AGENT.fields, state=AGENT.state)
     out = layout.views(layout.allocate())
     out["begin/episode_return"][:], out["begin/episode_length"][:] = _sums(lanes)
     for row in range(AGENT.rows + 1):

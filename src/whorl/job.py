@@ -27,7 +27,7 @@ class Job:
     envs_per_strand: int = 0
     """Environments that move on together, one trajectory for all of them; 0: all of an actor's."""
     warnings: tuple[str, ...] = ()
-    """What was noticed while looking at the environment."""
+    """What was noticed while looking at the environment and the settings."""
     run_dir: Path = Path()
     token: int = 0
     """Fencing token of the run directory: only the newest holder may save."""

@@ -10,7 +10,8 @@ from dataclasses import fields, replace
 
 import gymnasium
 
-from whorl.agents.contract import AgentSpec
+from whorl.agents.contract import AgentSpec, Draws
+from whorl.agents.off_policy.memory import check_draws
 from whorl.agents.registry import get_agent
 from whorl.config.schema import Config, WorkflowConfig
 from whorl.elastic import check_schedule
@@ -33,6 +34,8 @@ from whorl.workflows.registry import get_workflow
 def prepare(config: Config, probe: EnvProbe | None = None) -> Job:
     """The job of a config, with the engine chosen where the user left it open. Touches no file. ``probe`` is what
     ``look_at`` found, where the same environment was looked at before."""
+    if config.run.replay_schedule:  # in one thread, wherever the environments of the recorded run lived
+        config = replace(config, env=replace(config.env, hosting="inside"))
     workflow = get_workflow(config.workflow.name)
     if workflow.even_groups:
         check_groups(config.resources)
@@ -62,6 +65,12 @@ def prepare(config: Config, probe: EnvProbe | None = None) -> Job:
             f"agent.burn_in = {agent_spec.lead_rows}: in {workflow.name} a sequence lies within one trajectory: its "
             f"burn-in must be shorter than agent.rows = {agent_spec.rows}"
         )
+    draws = agent_spec.draws
+    if not workflow.in_order and draws is not None and draws.n_step > agent_spec.rows:
+        raise ConfigError(
+            f"agent.n_step = {draws.n_step}: in {workflow.name} returns end with their trajectory, and one has "
+            f"agent.rows = {agent_spec.rows}: use at least {draws.n_step} rows, or a smaller n_step"
+        )
     pace = config.workflow
     if workflow.in_order and (
         pace.trajectories_per_update or pace.max_staleness is not None or pace.publish_every > 1 or pace.accept_stale
@@ -87,10 +96,13 @@ def prepare(config: Config, probe: EnvProbe | None = None) -> Job:
         env=probe.spec,
         hosted=hosted,
         envs_per_strand=strand_width(config.resources.envs_per_actor) if apart else 0,
-        warnings=(probe.warning,) if probe.warning else (),
+        warnings=tuple(warning for warning in (probe.warning, _never_learns(config, draws)) if warning),
     )
     check_schedule(job)
     _check_lanes(job)
+    if draws is not None:
+        lanes = job.lane_map
+        check_draws(draws, lanes=lanes.batch_lanes, shards=lanes.shards, contiguous=workflow.in_order)
     return job
 
 
@@ -190,6 +202,17 @@ def _check_replay(config: Config, agent: AgentSpec) -> None:
             f"the replay of {config.agent_name} takes {agent.replay_bytes / 1e9:.1f} GB and {bound} has "
             f"{available / 1e9:.1f} GB left: use {smaller}"
         )
+
+
+def _never_learns(config: Config, draws: Draws | None) -> str:
+    """A warning where a run has its steps before learning starts."""
+    steps = config.run.steps
+    if draws is None or draws.learning_starts < steps:
+        return ""
+    return (
+        f"agent.learning_starts = {draws.learning_starts} is not below run.steps = {steps}, and until then nothing is "
+        "learnt: set a smaller one, or more --steps"
+    )
 
 
 def _has_images(env: EnvSpec) -> bool:

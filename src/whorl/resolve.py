@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from whorl.config.actors_schedule import parse_schedule
 from whorl.config.layers import Layer, resolve
 from whorl.config.parse import Given, build, given_by_keywords, given_by_text
-from whorl.config.presets import find_preset
+from whorl.config.presets import Preset, find_preset
 from whorl.config.schema import Config, EnvConfig
 from whorl.config.suggest import did_you_mean, nearest
 from whorl.config.toml import load_toml
@@ -51,14 +51,14 @@ def config_from(agent: str | None, env: str | None, given: Iterable[Given] = (),
     alias = ALIASES.get(asked, Alias(asked, ""))
     agent_name = alias.agent
     found = get_agent(agent_name)
-    env_id = _last_env_id(given)
+    env_id = _last_text(given, "env.id")
     preset_env = _named_in(file, "env", "id") if env_id is None else env_id
     preset = find_preset(asked, preset_env) or find_preset(agent_name, preset_env)
     config = resolve(
         agent_name,
         found.config,
         alias=Layer(f"the alias {asked}", alias.settings),
-        preset=preset.layer if preset else None,
+        preset=_layer_of(preset, _workflow_asked(given, file) or alias.workflow, found.workflow) if preset else None,
         file=file,
         given=given,
     )
@@ -116,9 +116,25 @@ def _named_in(file: Layer | None, section: str, key: str) -> str:
     return named
 
 
-def _last_env_id(given: Iterable[Given]) -> str | None:
-    ids = [item.value for item in given if item.name == "env.id" and isinstance(item.value, str)]
-    return ids[-1] if ids else None
+def _last_text(given: Iterable[Given], name: str) -> str | None:
+    texts = [item.value for item in given if item.name == name and isinstance(item.value, str)]
+    return texts[-1] if texts else None
+
+
+def _workflow_asked(given: Iterable[Given], file: Layer | None) -> str:
+    """By its name; empty where none was named."""
+    named = _last_text(given, "workflow.name")
+    in_file = file.text("workflow", "name") if file is not None else None
+    return (in_file if named is None else named) or ""
+
+
+def _layer_of(preset: Preset, asked: str, default_workflow: str) -> Layer:
+    """A preset's settings, without those of its workflow where another was asked for: they may mean nothing there."""
+    layer = preset.layer
+    meant = layer.text("workflow", "name") or ALIASES.get(preset.agent, Alias(preset.agent, "")).workflow
+    if asked in ("", meant or default_workflow):
+        return layer
+    return replace(layer, values={name: table for name, table in layer.values.items() if name != "workflow"})
 
 
 def _refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:

@@ -61,7 +61,7 @@ def test_a_row_is_as_stale_as_the_oldest_weights_that_any_of_its_lanes_acted_wit
     collector = ApartCollector(AGENT, Policy(), TheFirstIsQuicker(), 1, InlineClock())  # type: ignore[arg-type]
     run(collector.begin([LaneState(lane) for lane in range(LANES)], {"h": np.zeros((LANES, 3), np.float32)}))
     layout = trajectory_layout(
-        ENV, rows=AGENT.rows, tail_rows=1, lanes=LANES, fields=AGENT.fields, state=AGENT.state, discounted_return=False
+        ENV, rows=AGENT.rows, lanes=LANES, fields=AGENT.fields, state=AGENT.state, discounted_return=False
     )
     trajectory = layout.views(layout.allocate())  # all zero, as if older weights had filled it before
     versions: Iterator[int] = iter(range(100, 200))

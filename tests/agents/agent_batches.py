@@ -55,7 +55,7 @@ def collect(
     """One trajectory of random observations. Episodes of ``episode_rows`` rows (all lanes together) are ended in turn
     by a terminal and a truncation, and each is followed by its final row. ``observe`` may edit a row's observation."""
     spec, views = policy.spec, policy.spec.weights.views(weights)
-    rows = spec.rows + spec.tail_rows
+    rows = spec.rows + 1
     observation = random_observation(env, rows, lanes, seed=update)
     period = episode_rows + 1
     place = np.arange(rows) % period

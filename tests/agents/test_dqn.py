@@ -298,7 +298,7 @@ def test_what_cannot_work_is_refused(config: DQNConfig, env: object, said: str) 
             "cannot be drawn evenly from 2 shards: use a multiple such as 30",
         ),
         (dataclasses.replace(SMALL, replay=ReplayConfig(capacity=100)), 1, "use a capacity of at least 128"),
-        (dataclasses.replace(RECURRENT, replay=ReplayConfig(capacity=200)), 1, "use a capacity of at least 272"),
+        (dataclasses.replace(RECURRENT, replay=ReplayConfig(capacity=200)), 1, "use a capacity of at least 336"),
     ],
     ids=["shards", "rows", "sequences"],
 )

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from whorl.config.layers import Layer
 from whorl.config.presets import list_presets
+from whorl.config.schema import WorkflowConfig
 from whorl.errors import ConfigError
 from whorl.resolve import ALIASES, config_from, config_from_keywords, env_config_from
 
@@ -40,3 +42,19 @@ def test_every_preset_resolves_with_its_agent():
     for preset in list_presets():
         assert preset.agent in {*registry.agent_names(), *ALIASES}
         assert config_from(preset.agent, preset.env).env.id == preset.env
+
+
+@pytest.mark.parametrize(
+    ("agent", "setting", "value"), [("impala", "trajectories_per_update", 2), ("apex", "samples_per_insert", 4.0)]
+)
+def test_a_presets_workflow_settings_are_for_its_own_workflow(agent: str, setting: str, value: float) -> None:
+    own = config_from_keywords(agent, "atari/Breakout-v0", {})
+    assert getattr(own.workflow, setting) == value
+    assert config_from_keywords(agent, "atari/Breakout-v0", {"workflow": own.workflow.name}) == own
+    other = config_from_keywords(agent, "atari/Breakout-v0", {"workflow": "sync"})
+    assert other.workflow == WorkflowConfig("sync")
+    assert (other.agent, other.run) == (own.agent, own.run)
+    file = Layer("run.toml", {"workflow": {"name": "sync"}})
+    assert config_from(agent, "atari/Breakout-v0", file=file) == other
+    given = config_from_keywords(agent, "atari/Breakout-v0", {"workflow": "sync", f"workflow.{setting}": value})
+    assert getattr(given.workflow, setting) == value

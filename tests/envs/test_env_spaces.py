@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from whorl.config.schema import EnvConfig
 from whorl.envs.door import ObservationDoor, RefusedValue, action_door, check_flag, check_reward
-from whorl.envs.spaces import action_spec, observation_leaves, random_actions
+from whorl.envs.spaces import action_spec, into_space, observation_leaves, random_actions
 from whorl.envs.spec_json import spec_from_json, spec_to_json
 from whorl.errors import BadInputError
 from whorl.types import ActionSpec, ObservationLeaf
@@ -96,6 +96,18 @@ def test_every_action_reaches_the_environment_inside_its_space(space: spaces.Spa
     assert len(given) == 50
     assert all(space.contains(action) for action in given)
     assert len({np.asarray(action).tobytes() for action in given}) > 2
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_an_action_at_a_bound_that_float32_rounds_outwards_is_inside(shape: tuple[int, ...]) -> None:
+    space = spaces.Box(-0.1, 0.1, shape, np.float64)
+    spec = action_spec(space, "E")
+    low, high = (np.array(bound, spec.dtype).reshape(shape) for bound in (spec.low, spec.high))
+    assert not space.contains(high.astype(np.float64))
+    given = action_door(space)(np.stack([low, high, high / 2]))
+    assert all(space.contains(action) for action in given)
+    assert [action.ravel()[0] for action in given] == [-0.1, 0.1, np.float32(0.1) / 2]
+    assert all(space.contains(action) for action in into_space(space)(np.stack([low, high])))
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ from whorl.errors import BadInputError, WhorlError
 from whorl.export import Target, export_policy
 from whorl.models.acting import acting_forward
 from whorl.models.exported import GreedyPolicy
+from whorl.models.heads import head_for
 from whorl.policy import TrainedPolicy
 from whorl.prepare import prepare
 from whorl.resolve import config_from_keywords
 from whorl.trainer import load_policy
+from whorl.types import ActionSpec
 
 NORMALISED = {"agent.normalise_observations": True}
 LSTM = {"agent.network.core": "lstm", "agent.network.lstm_size": 8}
@@ -168,6 +170,17 @@ def test_an_agent_without_a_network_is_refused(tmp_path: Path) -> None:
     del policy.acting.network  # type: ignore[attr-defined]
     with pytest.raises(BadInputError, match="'ppo' does not offer its network for export"):
         export_policy(policy, "onnx", tmp_path / "policy.onnx")
+
+
+def test_an_exported_action_is_inside_bounds_that_float32_rounds_outwards() -> None:
+    policy = untrained("gaussian")
+    network = network_of(policy)
+    network.head = head_for(ActionSpec("box", (1,), "float32", (), (-0.1,), (0.1,)))
+    module = GreedyPolicy(network, policy.job.env.observation, policy.weights)
+    held = {name: module.get_buffer(module._buffer_of[name]) for name in ("low", "high", "middle", "half_range")}
+    low, high = module._action(held, torch.tensor([[-9.0], [9.0]])).double().flatten().tolist()
+    assert -0.1 <= low < -0.0999999
+    assert 0.0999999 < high <= 0.1
 
 
 def test_a_leaf_named_like_an_output_gets_a_prefix() -> None:

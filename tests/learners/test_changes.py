@@ -20,7 +20,13 @@ def _edited(run_dir: Path, old: str, new: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "exact"), [("rows = 16", "rows = 8", False), ("keep_checkpoints = 3", "keep_checkpoints = 2", True)]
+    ("old", "new", "exact"),
+    [
+        ("rows = 16", "rows = 8", False),
+        ("keep_checkpoints = 3", "keep_checkpoints = 2", True),
+        ("stop_before_s = 60.0", "stop_before_s = 30.0", True),
+        ('autoreset = "auto"', 'autoreset = "disabled"', True),
+    ],
 )
 def test_a_changed_setting_that_results_depend_on_ends_exactness(
     tmp_path: Path, old: str, new: str, exact: bool

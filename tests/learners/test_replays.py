@@ -15,6 +15,7 @@ from whorl.learners.replay.news import News, news_tally_layout
 from whorl.learners.replay.pace import Pace
 from whorl.learners.replay.rations import BatchForm, Rations, samples_per_insert
 from whorl.learners.replay.store import Store, actors_of_store
+from whorl.learners.tally import MAX_COUNTED_STALENESS, count_staleness
 from whorl.prepare import prepare
 from whorl.resolve import config_from_keywords
 from whorl.runs.checkpoint import CheckpointMeta, CheckpointWriter, load_latest
@@ -156,6 +157,28 @@ def test_what_is_drawn_again_is_counted() -> None:
         store.fill(batch, 0, 0)
         total += News.read(batch).counts["reused"]
     assert 24 - 8 <= total <= 24 - 6
+
+
+def test_what_is_drawn_again_after_a_resume_is_counted() -> None:
+    job = job_of()
+    store, again = filled(job, 1), Store(job, 0, learners=1)
+    batch = blank_batch(job)
+    for _ in range(10):  # 8 of 6 places each time: all have been drawn
+        store.fill(batch, 0, 0)
+    saved = {**store.save([0]), "ledger": store.saved_ledger()}
+    again.load(saved)
+    again.fill(batch, 0, 0)
+    assert News.read(batch).counts["reused"] == 8
+    del saved["replay-0-shard"]["drawn_before"]  # as older checkpoints
+    Store(job, 0, learners=1).load(saved)
+
+
+@pytest.mark.parametrize("versions", [[7, 7, 7], [5, 6, 7]])
+def test_weights_that_are_newer_than_known_count_as_fresh(versions: list[int]) -> None:
+    trajectory = {"version": np.array(versions), "valid": np.ones((4, 2), np.bool_)}
+    counts = np.zeros(MAX_COUNTED_STALENESS + 1, np.int64)
+    count_staleness(5, trajectory, 6, counts)
+    assert (counts[0], counts.sum()) == (6, 6)
 
 
 def test_initial_priorities_decide_what_is_drawn() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 import whorl
 from whorl.errors import ConfigError, EnvironmentFault
+from whorl.prepare import prepare
+from whorl.resolve import config_from_keywords
 from whorl.runs.result import Result
 
 SMALL = {"agent.rows": 16, "agent.network.hidden": (8, 8), "agent.epochs": 1, "agent.minibatches": 1}
@@ -78,3 +80,31 @@ def test_a_minibatch_that_would_be_empty_is_refused_before_anything_is_written(
     with pytest.raises(ConfigError, match=said):
         whorl.train(agent, "CartPole-v1", steps=100, set=settings, **options)
     assert not (tmp_path / "run").exists()
+
+
+SEQUENCES = {"agent.network.core": "lstm", "agent.network.lstm_size": 4, "agent.batch_size": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"agent.batch_size": 33, "resources.shards": 2}, "evenly from 2 shards: use a multiple such as 32"),
+        ({"agent.replay.capacity": 100}, "leaves 12 rows for each of 8 .* use a capacity of at least"),
+        ({"agent.replay.capacity": 150, **SEQUENCES}, "leaves 18 rows for each of 8 .* use a capacity of at least"),
+    ],
+    ids=["shards", "rows", "sequences"],
+)
+def test_draws_that_do_not_fit_are_refused_before_anything_is_written(
+    tmp_path: Path, settings: dict[str, Any], said: str
+) -> None:
+    given = {"agent.rows": 16, "agent.batch_size": 32, "agent.learning_starts": 50, **settings}
+    for workflow in ("sync", "async"):
+        with pytest.raises(ConfigError, match=said):
+            whorl.train("dqn", "CartPole-v1", workflow=workflow, run_dir=tmp_path / "run", envs_per_actor=8, set=given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_ends_before_learning_starts_is_warned_of() -> None:
+    for steps, warned in ((1000, True), (1001, False)):
+        job = prepare(config_from_keywords("sac", "Pendulum-v1", {"steps": steps, "agent.learning_starts": 1000}))
+        assert any("until then nothing is learnt" in warning for warning in job.warnings) is warned

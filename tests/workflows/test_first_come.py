@@ -115,6 +115,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     [
         ("ppo", {"agent.vtrace": False}, "use --set agent.vtrace=true to correct for it, or --workflow sync"),
         ("lstm dqn", {"agent.burn_in": 8}, "must be shorter than agent.rows = 8"),
+        ("dqn", {"agent.n_step": 9}, "and one has agent.rows = 8: use at least 9 rows, or a smaller n_step"),
         ("impala", {"workflow.trajectories_per_update": 3}, "use --set workflow.trajectories_per_update=4"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import whorl
+from whorl.cli.main import main
 from whorl.errors import BadInputError, ConfigError
 
 ON_POLICY = {"agent.rows": 16, "agent.network.hidden": (16,)}
@@ -47,6 +48,16 @@ def test_the_same_weights_come_out(tmp_path: Path, agent: str, settings: dict[st
     for name in ("updates", "env_steps", "episodes", "return_mean", "staleness"):
         assert getattr(again, name) == getattr(first, name), name
     assert again.transitions.dropped == first.transitions.dropped
+
+
+def test_a_run_of_environments_with_processes_is_repeated_from_its_own_config(tmp_path: Path) -> None:
+    source, again = tmp_path / "recorded", tmp_path / "again"
+    first = recorded(source, "impala", {**ON_POLICY, "env.hosting": "process"}, actors=2, steps=500)
+    assert 'hosting = "process"' in (source / "config.toml").read_text()
+    words = ["train", str(source / "config.toml"), "--engine", "inline", "--run-dir", str(again), "--quiet"]
+    words += ["--set", "run.record_schedule=false", "--set", f"run.replay_schedule={source}"]
+    assert main(words) == 0
+    assert whorl.load(again).result.weights_sha256 == first.weights_sha256
 
 
 def test_a_run_with_losses_is_repeated_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

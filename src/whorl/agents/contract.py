@@ -44,6 +44,10 @@ class Draws:
     learning_starts: int = 0
     """Environment steps before the first draw."""
     n_step: int = 1
+    least_rows: int = 0
+    """That the learning half's own memory keeps of each lane, or it could not hold what is drawn."""
+    least_rows_apart: int = 0
+    """The same where trajectories do not follow on each other (see ``MemorySize.contiguous``)."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,6 @@ class AgentSpec:
     """Rows per trajectory (T)."""
     lead_rows: int = 0
     """Rows before the learnt ones, to warm up a recurrent state."""
-    tail_rows: int = 1
-    """Rows after the learnt ones whose observations the targets need."""
     fewest_lanes: int = 1
     """In each shard of a batch, so that none of its minibatches is empty."""
     staleness: Literal["strict", "correctable", "any"] = "strict"
@@ -170,7 +172,7 @@ class Learning(Protocol):
         ...
 
     def begin(self, shards: Mapping[int, Arrays], progress: Progress) -> None:
-        """Take this learner's shards of the batch: shard number to a trajectory of [T + tail, lanes of the shard, ...].
+        """Take this learner's shards of the batch: shard number to a trajectory of [T + 1, lanes of the shard, ...].
         The arrays may be shared memory: copy what must outlive ``finish``."""
         ...
 

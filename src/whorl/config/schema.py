@@ -191,8 +191,10 @@ class RunConfig:
     or GPU computes with it and float32 where it would only be emulated, which is slower. The resolved config says
     which. Results depend on it."""
     compile: bool = False
-    """Compile the learner's step with torch.compile: some seconds at the start (shown, and left out of rates), then
-    faster. Needs a C++ compiler. Results differ in the last bits."""
+    """Compile the learner's step with torch.compile: of networks with images, and of others on a GPU (not the network
+    of an LSTM, and nothing of ``ddpg``, ``td3`` and ``sac``). It takes some seconds at the start, which are left out of
+    rates. Measure whether it is faster: without a GPU it may be slower. Needs a C++ compiler. Results differ in the
+    last bits."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from whorl.envs.spaces import Path, Space, is_channels_last, leaf_name, leaf_spaces, observation_leaves
+from whorl.envs.spaces import Path, Space, into_space, is_channels_last, leaf_name, leaf_spaces, observation_leaves
 from whorl.types import Array, ObservationLeaf
 
 _KINDS = {"f": "f", "i": "iub", "u": "iub", "b": "iub"}
@@ -282,13 +282,12 @@ def action_door(space: Space) -> Callable[[Array], Sequence[Any]]:
             return [number + start for number in numbers] if start else numbers
 
         return discrete
-    offset = space.start if isinstance(space, spaces.MultiDiscrete) and np.any(space.start) else None
-    dtype = np.dtype(space.dtype)
+    in_space = into_space(space)
 
     def arrays(actions: Array) -> Sequence[Any]:
-        return list(actions.astype(dtype) if offset is None else (actions + offset).astype(dtype))
+        return list(in_space(actions))
 
     def scalars(actions: Array) -> Sequence[Any]:
-        return [np.array(number, dtype) for number in actions]
+        return [np.array(number) for number in in_space(actions)]
 
     return arrays if space.shape else scalars

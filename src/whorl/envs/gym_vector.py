@@ -22,7 +22,7 @@ from whorl.envs.door import ObservationDoor
 from whorl.envs.episode_metrics import read_batch
 from whorl.envs.lane import Lane
 from whorl.envs.registry import find_env
-from whorl.envs.spaces import random_actions
+from whorl.envs.spaces import into_space, random_actions
 from whorl.errors import last_line
 from whorl.ops.keys import key, reset_seed
 from whorl.types import Array, EnvSpec
@@ -56,7 +56,7 @@ class GymForm:
         self.door = ObservationDoor(env.single_observation_space, spec.env_id, config.max_observation_bytes)
         self._targets = [[block[index, ...] for block in blocks] for index in range(self._copies)]
         self._mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
-        self._start: Any = getattr(env.single_action_space, "start", 0)
+        self._in_space = into_space(env.single_action_space)
         self._action_dtype = env.action_space.dtype
         self._all_started = False
         self._metric_names = spec.episode_metrics
@@ -85,7 +85,7 @@ class GymForm:
         """Step all; then reset those in ``seeds`` alone."""
         if seeds and self._mode is AutoresetMode.DISABLED:
             self.restart(seeds)  # a copy that ended may not be stepped
-        taken = (actions + self._start).astype(self._action_dtype)
+        taken = self._in_space(actions).astype(self._action_dtype, copy=False)
         observations, rewards, terminated, truncated, info = self._env.step(taken)
         self.door.write_batch(observations, self._blocks)
         terminated, truncated = np.array(terminated, np.bool_), np.array(truncated, np.bool_)

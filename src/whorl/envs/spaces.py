@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -119,6 +119,19 @@ def _check_choices(count: int, what: str, env_id: str) -> None:
     if count > MOST_CHOICES:
         raise BadInputError(f"{env_id}: {what} has {count} choices, and networks take one number for each: use fewer "
                             f"than {MOST_CHOICES}, or a Box")  # fmt: skip
+
+
+def into_space(space: Space) -> Callable[[Array], Array]:
+    """A function from actions [lanes, *shape] to copies in the numbers of the space: its dtype, counted from its start.
+
+    Bounds of a space that is finer than float32 may be rounded outwards in an agent's actions, and hold again here.
+    """
+    dtype = np.dtype(space.dtype)
+    if isinstance(space, spaces.Box) and dtype.itemsize > 4:
+        low, high = space.low, space.high
+        return lambda actions: np.clip(actions.astype(dtype), low, high)
+    start = getattr(space, "start", 0)
+    return (lambda actions: (actions + start).astype(dtype)) if np.any(start) else lambda actions: actions.astype(dtype)
 
 
 def random_actions(action: ActionSpec, count: int, seed: int) -> Array:

@@ -10,11 +10,12 @@ from whorl.errors import ConfigError
 
 FREE = frozenset(
     (
-        *("engine", "env.hosting", "env.slow_step_s", "env.restore", "env.step_timeout_s", "env.max_observation_bytes"),
+        *("engine", "env.hosting", "env.slow_step_s", "env.restore", "env.autoreset"),
+        *("env.step_timeout_s", "env.max_observation_bytes"),
         *("resources.actors", "resources.actors_schedule", "resources.envs_per_actor", "resources.learners"),
         *("resources.cpus_per_actor", "resources.gpus_per_actor"),
         *("run.steps", "run.stop_return", "run.checkpoint_every_s", "run.keep_checkpoints"),
-        *("run.tensorboard", "run.record_schedule"),
+        *("run.tensorboard", "run.record_schedule", "run.stop_before_s"),
     )
 )
 """Settings, and tables of settings, that may change at any time."""

@@ -23,7 +23,7 @@ MOST_STEPS = 4
 def digest_layout(job: Job) -> Layout:
     """What an actor sends: contributions to the steps of the plan, and the trajectory's digest."""
     agent, lanes = job.agent_spec, job.lane_map.envs_per_actor
-    whole = trajectory_layout(job.env, rows=agent.rows, tail_rows=agent.tail_rows, lanes=lanes, fields=(), state=())
+    whole = trajectory_layout(job.env, rows=agent.rows, lanes=lanes, fields=(), state=())
     ends = (Field(f"end/state/{field.name}", (lanes, *field.shape), field.dtype) for field in agent.state)
     return Layout(
         (

@@ -40,10 +40,11 @@ def tally_fields(places: int, rows: int, columns: int, metrics: int) -> tuple[Fi
 
 
 def count_staleness(updates: int, trajectory: Arrays, env_steps: int, counts: Array) -> None:
-    """Add a trajectory's env steps to ``counts``, by the number of updates since the weights they were taken with."""
+    """Add a trajectory's env steps to ``counts``, by the number of updates since the weights they were taken with.
+    Whoever counts may know of fewer updates than the actor did: what is newer counts as fresh."""
     version = trajectory["version"]
     if version[0] == version[-1]:
-        counts[min(updates - int(version[0]), MAX_COUNTED_STALENESS)] += env_steps
+        counts[min(max(updates - int(version[0]), 0), MAX_COUNTED_STALENESS)] += env_steps
         return
     steps = np.count_nonzero(trajectory["valid"][: len(version)], axis=1)
-    np.add.at(counts, np.minimum(updates - version, MAX_COUNTED_STALENESS), steps)
+    np.add.at(counts, np.clip(updates - version, 0, MAX_COUNTED_STALENESS), steps)

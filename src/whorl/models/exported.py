@@ -45,8 +45,10 @@ class GreedyPolicy(torch.nn.Module):
         self._scores = "mean" if self.continuous else scores
         self._leaves = leaves
         held = dict(weights)
-        if self.continuous:
-            held |= {name: getattr(network.head, name) for name in ("low", "high", "middle", "half_range")}
+        if isinstance(network.head, GaussianHead | BoundedHead):
+            action = network.head.action
+            held |= {"low": _inside(action.low, np.inf), "high": _inside(action.high, -np.inf)}
+            held |= {"middle": network.head.middle, "half_range": network.head.half_range}
         # Buffers, so that they follow the module to a device; their names may hold neither dots nor be taken.
         self._buffer_of = {name: f"buffer_{i}_{re.sub(r'[^a-z0-9]', '_', name)}" for i, name in enumerate(held)}
         for name, array in held.items():
@@ -135,6 +137,14 @@ def _lstm_cell(held: dict[str, Tensor], x: Tensor, h: Tensor, c: Tensor) -> tupl
     i, f, g, o = gates.chunk(4, 1)
     c_next = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c_next.tanh(), c_next
+
+
+def _inside(bounds: tuple[float, ...], inwards: float) -> Array:
+    """Bounds as float32, and none of them outside of what it was: whoever runs the file may act in float64."""
+    exact, rounded = np.array(bounds, np.float64), np.array(bounds, np.float32)
+    is_outside = rounded < exact if inwards > 0 else rounded > exact
+    inside: Array = np.where(is_outside, np.nextafter(rounded, np.float32(inwards)), rounded)
+    return inside
 
 
 def _random_leaf(leaf: ObservationLeaf, rows: int, numbers: np.random.Generator) -> Array:

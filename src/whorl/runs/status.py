@@ -42,7 +42,7 @@ class RunStatus:
     """What was decided or changed on the way, as it was asked for."""
     """Newest last."""
     phase: str = ""
-    """What goes on while no steps are counted: ``compiling``, ``starting 8 actors``, ``saving``."""
+    """What goes on while no steps are counted: ``starting``."""
 
     @property
     def fraction(self) -> float:

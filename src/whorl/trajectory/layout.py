@@ -8,8 +8,8 @@ handed_over     [1]            env steps that its actor has handed over by its e
 took_s          [1]            seconds it took, where all lanes of an actor fill it together
 finished_at     [1]            seconds since the epoch when it was complete
 version         [T]            the weights' version each row was acted with
-first, valid    [T + tail, B]
-obs/<leaf>      [T + tail, B, ...]   raw, as the environment gave them
+first, valid    [T + 1, B]
+obs/<leaf>      [T + 1, B, ...]   raw, as the environment gave them
 action          [T, B, ...]
 reward, terminated, truncated, <agent's fields>   [T, B, ...]
 metric/<name>   [T, B]         what the environment told of an episode where it ended, NaN elsewhere
@@ -36,14 +36,13 @@ def trajectory_layout(
     env: EnvSpec,
     *,
     rows: int,
-    tail_rows: int,
     lanes: int,
     fields: Sequence[Field],
     state: Sequence[Field],
     discounted_return: bool = False,
 ) -> Layout:
     """The layout of one strand's trajectory. ``fields`` and ``state`` are the agent's, per lane."""
-    all_rows = rows + tail_rows
+    all_rows = rows + 1  # the last one only bootstraps
     snapshot_bytes = SNAPSHOT_BYTES if env.restore == "snapshot" else 0
     return Layout(
         (

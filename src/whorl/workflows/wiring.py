@@ -29,7 +29,6 @@ def layout_of_trajectories(job: Job) -> Layout:
     return trajectory_layout(
         job.env,
         rows=agent.rows,
-        tail_rows=agent.tail_rows,
         lanes=job.lane_map.envs_per_strand,
         fields=agent.fields,
         state=agent.state,

@@ -27,7 +27,8 @@ class DQNConfig:
     batch_size: Annotated[int, AtLeast(1)] = 64
     """Transitions of each gradient step; with an LSTM, sequences."""
     learning_starts: Annotated[int, AtLeast(0)] = 1000
-    """Environment steps before the first gradient step. Until then actions are random."""
+    """Environment steps before the first gradient step, which comes at the end of the batch after. Until then actions
+    are random."""
     discount: Annotated[float, AtLeast(0), AtMost(1)] = 0.99
     """Of later rewards."""
     n_step: Annotated[int, AtLeast(1)] = 1
@@ -49,7 +50,7 @@ class DQNConfig:
     epsilon_end: Annotated[float, AtLeast(0), AtMost(1)] = 0.05
     """Share of random actions after the schedule."""
     epsilon_fraction: Annotated[float, MoreThan(0), AtMost(1)] = 0.1
-    """Part of the run over which epsilon goes down in a straight line."""
+    """Part of the run over which epsilon goes down in a straight line. Actions follow it one batch later."""
     burn_in: Annotated[int, AtLeast(0)] = 0
     """Rows before the learnt ones of a sequence, which only bring the LSTM's stored state up to date."""
     sequence_priority: Annotated[float, AtLeast(0), AtMost(1)] = 0.9

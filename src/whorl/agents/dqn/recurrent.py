@@ -22,7 +22,7 @@ from whorl.agents.dqn.priorities import sequence_priorities
 from whorl.agents.dqn.values import TD, action_values, one_hot, phases, publish_epsilon, targets, td_gradients, wrapped
 from whorl.agents.off_policy.inputs import to_inputs
 from whorl.agents.off_policy.learning import ReplayLearning
-from whorl.agents.off_policy.memory import rows_per_lane, stored_rows
+from whorl.agents.off_policy.memory import stored_rows
 from whorl.agents.off_policy.phases import Contributed
 from whorl.models.differentiable import differentiable
 from whorl.models.encoding import flat_rows
@@ -43,14 +43,13 @@ class RecurrentDQNLearning(ReplayLearning[Sequences]):
         super().__init__(config, env, settings, spec(config, env), plan, phases(config, plan), targets(config, plan))
         length = stored_rows(config.rows, settings.contiguous)
         self._learnt = length if settings.contiguous else length - config.burn_in
-        self._kept_rows = rows_per_lane(config, settings, config.burn_in + length + config.n_step)
         self._online = differentiable(self.network, self.parameters.tensors, settings.compile, settings.precision)
         self._target = differentiable(self.network, self.targets["q"].tensors, settings.compile, settings.precision)
 
     def make_replay(self) -> SequenceReplay:
         """Sequences of the lanes of one shard."""
         settings = self.settings
-        size = MemorySize(settings.lanes // settings.shards, self._kept_rows, settings.contiguous)
+        size = MemorySize(settings.lanes // settings.shards, self.kept_rows, settings.contiguous)
         return sequence_memory(self._dqn, self.env, size)
 
     def phases(self) -> Sequence[str]:

@@ -24,7 +24,7 @@ from whorl.agents.actor_critic.contribution import Contribution, Totals
 from whorl.agents.actor_critic.learning import check_same_layout
 from whorl.agents.actor_critic.optimiser import Adam
 from whorl.agents.contract import AgentSpec, LearnerSettings, Progress, Step
-from whorl.agents.off_policy.memory import share_of_batch
+from whorl.agents.off_policy.memory import check_draws
 from whorl.agents.off_policy.numbers import Numbers
 from whorl.agents.off_policy.parameters import ParameterPlan
 from whorl.agents.off_policy.phases import Contributed, Measured, Phase
@@ -67,7 +67,12 @@ class ReplayLearning(ABC, Generic[Item]):
         self._optimisers = {
             name: Adam(self.parameters.flat[phase.part], phase.adam_eps) for name, phase in phases.items()
         }
-        self.shard_batch = share_of_batch(config, settings)
+        assert spec.draws is not None
+        check_draws(spec.draws, lanes=settings.lanes, shards=settings.shards, contiguous=settings.contiguous)
+        self.shard_batch = config.batch_size // settings.shards
+        """Of the rows of every gradient step, those that each shard draws."""
+        self.kept_rows = config.replay.capacity // settings.lanes
+        """Of each lane."""
         self.steps_each = config.gradient_steps or config.rows * settings.lanes
         """Gradient steps of each update."""
         self._totals = Totals(spec.contribution, self.device)

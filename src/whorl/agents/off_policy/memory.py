@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from whorl.agents.contract import AgentSpec, LearnerSettings, MemorySize
+from whorl.agents.contract import AgentSpec, Draws, MemorySize
 from whorl.agents.off_policy.settings import OffPolicyConfig
 from whorl.errors import ConfigError
 from whorl.replay.buffer import Replay
+from whorl.replay.frames import lead_rows_of
 from whorl.types import EnvSpec
 
 
@@ -27,25 +28,27 @@ def transition_memory(config: OffPolicyConfig, env: EnvSpec, spec: AgentSpec, si
     )
 
 
-def rows_per_lane(config: OffPolicyConfig, settings: LearnerSettings, tail: int) -> int:
-    """Rows that each lane keeps. Refuses a replay too small for one trajectory and the ``tail`` rows behind it."""
-    rows = config.replay.capacity // settings.lanes
-    needed = stored_rows(config.rows, settings.contiguous) + tail + 1
+def least_rows(config: OffPolicyConfig, env: EnvSpec, burn_in: int, *, contiguous: bool) -> int:
+    """Rows of a lane that a memory needs: for a trajectory, and for something to draw while the next one comes in."""
+    length = stored_rows(config.rows, contiguous)
+    if config.network.core == "lstm":
+        lead = burn_in if contiguous else 0
+        return length * -(-(lead + 2 * length + config.n_step) // length)
+    lead = lead_rows_of(env)
+    return (0 if contiguous else lead) + length + lead + config.n_step + 1
+
+
+def check_draws(drawn: Draws, *, lanes: int, shards: int, contiguous: bool) -> None:
+    """Refuse draws that cannot be cut evenly, and a memory too small to draw from."""
+    share, rest = divmod(drawn.batch_size, shards)
+    if rest or not share:
+        raise ConfigError(
+            f"agent.batch_size = {drawn.batch_size} cannot be drawn evenly from {shards} shards: "
+            f"use a multiple such as {shards * max(1, share)}"
+        )
+    rows, needed = drawn.capacity // lanes, drawn.least_rows if contiguous else drawn.least_rows_apart
     if rows < needed:
         raise ConfigError(
-            f"agent.replay.capacity = {config.replay.capacity} leaves {rows} rows for each of {settings.lanes} "
-            f"environments, and {needed} are needed: use a capacity of at least {needed * settings.lanes}"
+            f"agent.replay.capacity = {drawn.capacity} leaves {rows} rows for each of {lanes} environments, and "
+            f"{needed} are needed: use a capacity of at least {needed * lanes}"
         )
-    return rows
-
-
-def share_of_batch(config: OffPolicyConfig, settings: LearnerSettings) -> int:
-    """Of the rows of every gradient step, those that each shard draws. Refuses a batch that cannot be cut evenly."""
-    share, rest = divmod(config.batch_size, settings.shards)
-    if rest or not share:
-        nearest = settings.shards * max(1, share)
-        raise ConfigError(
-            f"agent.batch_size = {config.batch_size} cannot be drawn evenly from {settings.shards} shards: "
-            f"use a multiple such as {nearest}"
-        )
-    return share

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from whorl.agents.contract import AgentSpec, Draws
+from whorl.agents.off_policy.memory import least_rows
 from whorl.agents.off_policy.parameters import ParameterPlan
 from whorl.agents.off_policy.settings import OffPolicyConfig
 from whorl.errors import ConfigError
@@ -31,6 +32,7 @@ def build_spec(
 ) -> AgentSpec:
     """The spec of an agent with a replay. Refuses replays that cannot work."""
     _check_batch(config)
+    stored = _as_stored(config, env)
     return AgentSpec(
         fields=fields,
         state=state,
@@ -47,9 +49,11 @@ def build_spec(
             capacity=config.replay.capacity,
             learning_starts=config.learning_starts,
             n_step=config.n_step,
+            least_rows=least_rows(config, stored, lead_rows, contiguous=True),
+            least_rows_apart=least_rows(config, stored, lead_rows, contiguous=False),
         ),
         replay_bytes=replay_bytes(config, env, fields),
-        replay_lead_rows=lead_rows_of(_as_stored(config, env)),
+        replay_lead_rows=lead_rows_of(stored),
         discount=config.discount,
         acting=acting,
         exploration=exploration,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from whorl.agents.contract import AgentSpec, LearnerSettings, MemorySize, Progress
 from whorl.agents.off_policy.learning import ReplayLearning
-from whorl.agents.off_policy.memory import rows_per_lane, transition_memory
+from whorl.agents.off_policy.memory import transition_memory
 from whorl.agents.off_policy.parameters import ParameterPlan
 from whorl.agents.off_policy.phases import Phase
 from whorl.agents.off_policy.settings import OffPolicyConfig
@@ -34,7 +34,6 @@ class OffPolicyLearning(ReplayLearning[Transitions]):
         targets: Mapping[str, Following],
     ) -> None:
         super().__init__(config, env, settings, spec, plan, phases, targets)
-        self._rows = rows_per_lane(config, settings, spec.replay_lead_rows + config.n_step)
         # Uniform draws do not depend on what is learnt from them, so that many steps' worth are gathered at once.
         observation_bytes = sum(field.size_bytes for field in env.observation_fields(""))
         each = 2 * max(observation_bytes, spec.replay_bytes // config.replay.capacity) * self.shard_batch
@@ -45,7 +44,7 @@ class OffPolicyLearning(ReplayLearning[Transitions]):
     def make_replay(self) -> Replay:
         """A replay for the lanes of one shard."""
         settings = self.settings
-        size = MemorySize(settings.lanes // settings.shards, self._rows, settings.contiguous)
+        size = MemorySize(settings.lanes // settings.shards, self.kept_rows, settings.contiguous)
         return transition_memory(self._config, self.env, self.spec, size)
 
     def draw_from(self, sources: Mapping[int, Source[Transitions]], steps_at_once: int) -> None:

@@ -26,9 +26,9 @@ class SACConfig:
     batch_size: Annotated[int, AtLeast(1)] = 256
     """Transitions drawn for a gradient step."""
     learning_starts: Annotated[int, AtLeast(0)] = 1000
-    """Env steps before the first gradient step."""
+    """Env steps before the first gradient step, which comes at the end of the batch after."""
     random_env_steps: Annotated[int, AtLeast(0)] = 1000
-    """Env steps at the beginning whose actions are uniform between their bounds."""
+    """Env steps at the beginning whose actions are uniform between their bounds, up to the end of the batch after."""
     discount: Annotated[float, AtLeast(0), AtMost(1)] = 0.99
     """Of later rewards."""
     n_step: Annotated[int, AtLeast(1)] = 1

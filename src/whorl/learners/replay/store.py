@@ -132,6 +132,8 @@ class Store:
             "drawn": self._pace.drawn - sum(unreleased) * self._draws,
         }
         state = {name: np.array(value, np.int64) for name, value in counts.items()}
+        # Draws of batches that were not learnt from are among these: the next ones may hit a few of the same.
+        state["drawn_before"] = self._drawn_before
         news = self.untold(unreleased).save(len(told_metrics(self.job.env)))
         pieces = {_STATE: {**state, **news}, **self._memory.save()}
         return {f"{STORED}{self._index}-{name}": piece for name, piece in pieces.items()}
@@ -156,6 +158,8 @@ class Store:
         for ledger in self.ledgers.values():
             ledger.load(cut_saved(dict(arrays["ledger"]), ledger.lanes))
         self._pace.inserted, self._pace.drawn = int(state["inserted"]), int(state["drawn"])
+        if "drawn_before" in state:  # older checkpoints have none
+            self._drawn_before[:] = state["drawn_before"]
         self._news = News.read(state)
         self._generator = generator(self.job.config.run.seed, self._index, self._pace.drawn, _DRAWING)
         return mine
