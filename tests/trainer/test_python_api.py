@@ -44,6 +44,14 @@ def test_train_returns_a_run(tmp_path: Path, engine: dict[str, Any]) -> None:
     assert again.result == run.result
 
 
+def test_a_variable_that_is_not_utf8_does_not_keep_a_run_from_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOWN", os.fsdecode(b"Orl\xe9ans"))
+    run = whorl.train("ppo", "CartPole-v1", steps=300, run_dir=tmp_path / "run", **ENGINES[1])
+    assert run.status == "completed"
+
+
 OWN_LOOP = """
 import sys, time, whorl
 with whorl.Trainer("ppo", "CartPole-v1", steps=10**7, run_dir="run", actors=2, envs_per_actor=4, **{}) as trainer:

@@ -130,7 +130,7 @@ class Rank:
     def _prepare(self, body: dict[str, Any]) -> None:
         plan = plan_from_plain(body["plan"])
         rank = self._world.rank
-        sys.path[:] = body["sys_path"]
+        sys.path[:] = [os.fsdecode(path) for path in body["sys_path"]]
         self._settings = body
         self._survives = body["ulfm"]
         self._job = plan.job

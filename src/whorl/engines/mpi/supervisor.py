@@ -74,7 +74,7 @@ class MpiCluster(PagedSupervision[Seat]):
                 "plan": plan_to_plain(self._plan),
                 "pages": f"/proc/{os.getpid()}/fd/{self._descriptor}",
                 "node": world.nodes[0],
-                "sys_path": [str(each) for each in sys.path],
+                "sys_path": [os.fsencode(str(path)) for path in sys.path],
                 "log_dir": self._plan.job.get("log_dir") or "",
                 "patience_s": config.patience_s,
                 "one_sided": "never" if config.ulfm else config.one_sided,
