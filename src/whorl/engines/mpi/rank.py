@@ -182,7 +182,7 @@ class Rank:
         except BaseException as error:
             loop.settle()
             kind, told = "failed", describe_failure(error)
-            self._page.say_last(encode_body({**told, "traceback": told["traceback"][-1000:]}))
+            self._page.say_last(told)
             self._failed_at = time.monotonic()
         loop.settle()
         self._loop = None

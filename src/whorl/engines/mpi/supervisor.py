@@ -249,8 +249,7 @@ class MpiCluster(PagedSupervision[Seat]):
         """Rank 0 passes messages on, and may be in a long update: last words are on the page as well."""
         words = seat.page.last_words
         if words and seat.running and self._error is None:
-            with contextlib.suppress(ValueError):  # half written
-                self._on_failed(seat, decode_body(words))
+            self._on_failed(seat, words)
 
     @property
     def pids(self) -> dict[RoleId, int]:
