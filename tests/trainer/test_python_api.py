@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import whorl
+from accounts import check_transitions
 from whorl.cli.main import main
 from whorl.errors import BadInputError, ConfigError, MissingExtraError, WhorlError
 
@@ -133,7 +134,7 @@ def test_a_trainer_under_the_users_own_loop(tmp_path: Path, engine: dict[str, An
         assert (trainer.updates, first["update"]) == (1, 1)
         assert trainer.env_steps == first["env_steps"] > 0
         assert trainer.step(updates=2)["update"] == 3
-        assert trainer.transitions.balanced
+        check_transitions(trainer.transitions, trainer.path)
         assert trainer.transitions.used == trainer.env_steps <= trainer.transitions.collected
         assert trainer.phase_seconds["learner"]["learning"] > 0
         assert trainer.phase_seconds["actor"]["environment"] > 0
