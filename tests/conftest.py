@@ -23,6 +23,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import leakcheck
 
+pytest.register_assert_rewrite("accounts")
+
 if TYPE_CHECKING:
     from ray_nodes import RayNodes
 

@@ -68,11 +68,11 @@ def last_line(error: BaseException) -> str:
     if trace is not None:
         name = os.path.basename(trace.tb_frame.f_code.co_filename)  # noqa: PTH119
         where = f" ({name}:{trace.tb_lineno} in {trace.tb_frame.f_code.co_name})"
-    text = " ".join(_message_of(error)[:2000].split())
+    text = " ".join(message_of(error)[:2000].split())
     return f"{type(error).__name__}: {text[:300]}{where}" if text else f"{type(error).__name__}{where}"
 
 
-def _message_of(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """What it says, as text that can be written anywhere; somebody else's code may run here."""
     try:
         text = str(error)

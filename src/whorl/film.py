@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from whorl.envs.containment import CONTAINED, is_users_interrupt
+from whorl.envs.containment import CONTAINED, close_quietly, is_users_interrupt
 from whorl.envs.registry import Env, explain_failure, make_env
 from whorl.errors import BadInputError, EnvironmentFault, MissingExtraError, last_line
 from whorl.types import Array
@@ -25,7 +25,7 @@ def make_filmed_env(env_id: str, kwargs: dict[str, Any]) -> Env:
     except MissingExtraError:
         raise
     except BadInputError as error:
-        make_env(env_id, kwargs).close()  # where this fails too, its own words say more
+        close_quietly(make_env(env_id, kwargs))  # where making it fails too, its own words say more
         raise BadInputError(f"{env_id} cannot be filmed: it offers no render_mode 'rgb_array'") from error
 
 

@@ -1,4 +1,8 @@
-"""Plain values and numeric arrays as bytes: msgpack, never pickle. What messages between processes are made of."""
+"""Plain values and numeric arrays as bytes: msgpack, never pickle. What messages between processes are made of.
+
+Texts are UTF-8. What the operating system names (paths, environment variables) need not be, and travels as the bytes
+that it is.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from whorl.agents.contract import Policy
+from whorl.envs.containment import close_quietly
 from whorl.envs.door import ObservationDoor, RefusedValue, action_door
 from whorl.envs.registry import make_env
 from whorl.errors import BadInputError, CheckpointError
@@ -51,9 +52,11 @@ class TrainedPolicy:
         """The agent's acting half, for batches of rows."""
         self.weights = job.agent_spec.weights.views(weights)
         env = make_env(job.config.env.id, job.config.env.kwargs)
-        self._door = ObservationDoor(env.observation_space, job.env.env_id, job.config.env.max_observation_bytes)
-        self._to_action = action_door(env.action_space)
-        env.close()
+        try:
+            self._door = ObservationDoor(env.observation_space, job.env.env_id, job.config.env.max_observation_bytes)
+            self._to_action = action_door(env.action_space)
+        finally:
+            close_quietly(env)
         self._observation: Arrays = {leaf.name: np.zeros((1, *leaf.shape), leaf.dtype) for leaf in job.env.observation}
         self._blocks = list(self._observation.values())
         self._is_sound = self._door.row_check(self._blocks)

@@ -6,6 +6,7 @@ Everything that can be refused is refused here, before any process starts.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
 import gymnasium
@@ -13,7 +14,7 @@ import gymnasium
 from whorl.agents.contract import AgentSpec, Draws
 from whorl.agents.off_policy.memory import check_draws
 from whorl.agents.registry import get_agent
-from whorl.config.schema import Config, WorkflowConfig
+from whorl.config.schema import Config, EnvConfig, Resources, WorkflowConfig
 from whorl.elastic import check_schedule
 from whorl.engines.local.limits import available_memory_bytes
 from whorl.engines.mpi.finding import has_ranks
@@ -96,7 +97,7 @@ def prepare(config: Config, probe: EnvProbe | None = None) -> Job:
         env=probe.spec,
         hosted=hosted,
         envs_per_strand=strand_width(config.resources.envs_per_actor) if apart else 0,
-        warnings=tuple(warning for warning in (probe.warning, _never_learns(config, draws)) if warning),
+        warnings=tuple(_warnings(config, probe, engine, draws)),
     )
     check_schedule(job)
     _check_lanes(job)
@@ -204,17 +205,6 @@ def _check_replay(config: Config, agent: AgentSpec) -> None:
         )
 
 
-def _never_learns(config: Config, draws: Draws | None) -> str:
-    """A warning where a run has its steps before learning starts."""
-    steps = config.run.steps
-    if draws is None or draws.learning_starts < steps:
-        return ""
-    return (
-        f"agent.learning_starts = {draws.learning_starts} is not below run.steps = {steps}, and until then nothing is "
-        "learnt: set a smaller one, or more --steps"
-    )
-
-
 def _has_images(env: EnvSpec) -> bool:
     return any(leaf.kind == "image" for leaf in env.observation)
 
@@ -236,7 +226,8 @@ def _place(config: Config, probe: EnvProbe) -> tuple[str, bool]:
     wants_process = hosting == "process" or (hosting == "auto" and is_slow and engine != "mpi")
     if not engine:
         alone = config.resources.actors == 1 and config.resources.learners == 1
-        engine = "inline" if alone and not wants_process and config.workflow.name == "sync" else "local"
+        apart = wants_process or _has_time_limit(config.env)
+        engine = "inline" if alone and not apart and config.workflow.name == "sync" else "local"
     if engine == "inline":
         if hosting == "process":
             raise ConfigError(
@@ -244,3 +235,28 @@ def _place(config: Config, probe: EnvProbe) -> tuple[str, bool]:
             )
         return engine, False
     return engine, wants_process
+
+
+def _has_time_limit(env: EnvConfig) -> bool:
+    """Whether somebody is to end steps that take too long. Of a served environment its client sees to that."""
+    return env.step_timeout_s > 0 and not is_address(env.id)
+
+
+def _warnings(config: Config, probe: EnvProbe, engine: str, draws: Draws | None) -> Iterator[str]:
+    """What was noticed, and what was asked for and will not be. The same words hold for every engine, so that they are
+    not refused."""
+    if probe.warning:
+        yield probe.warning
+    steps = config.run.steps
+    if draws is not None and draws.learning_starts >= steps:
+        yield (
+            f"agent.learning_starts = {draws.learning_starts} is not below run.steps = {steps}, and until then nothing "
+            "is learnt: set a smaller one, or more --steps"
+        )
+    if engine == "inline" and _has_time_limit(config.env):
+        yield "env.step_timeout_s is not heeded on inline, which has no process to replace; use --engine local"
+    if engine != "ray":
+        for name in ("cpus_per_actor", "gpus_per_actor"):
+            if getattr(config.resources, name) != getattr(Resources, name):
+                flag = f"--{name.replace('_', '-')}"
+                yield f"{flag} sets nothing aside on {engine}; leave it out, or use --engine ray"

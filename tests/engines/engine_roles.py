@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 
 from whorl.engines.contract import SUPERVISOR, Channel, Group, Role, RoleGenerator, RoleId, Wait
@@ -223,3 +224,9 @@ def say_memory(role: Role) -> RoleGenerator:
     """Touch a channel's worth of memory in a tiny /dev/shm."""
     role.line.send("up", {"modules": "torch" in __import__("sys").modules})
     yield from role.line.expect("stop")
+
+
+def say_surroundings(role: Role) -> RoleGenerator:
+    """What it finds of the driver's environment, as the operating system has it."""
+    role.line.send("found", {"town": os.environb[b"TOWN"], "first_path": os.fsencode(sys.path[0])})
+    yield from ()

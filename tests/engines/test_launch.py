@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -21,6 +22,15 @@ def test_a_torch_role_gets_the_learners_threads(recorder):
     with engine.launch(plan, recorder) as cluster:
         cluster.run(until=lambda: False, timeout_s=60)
     assert recorder.bodies("torch") == [{"threads": 2, "value": 300.0}]
+
+
+def test_variables_and_paths_that_are_not_utf8_are_passed_on_as_they_are(launch, recorder, monkeypatch):
+    town, folder = b"Orl\xe9ans", b"/nowhere/caf\xe9"
+    monkeypatch.setenv("TOWN", os.fsdecode(town))
+    monkeypatch.syspath_prepend(os.fsdecode(folder))
+    cluster = launch(Plan(roles=(RoleSpec(ACTOR, "engine_roles:say_surroundings"),), job={}))
+    cluster.run(until=lambda: False, timeout_s=20)
+    assert recorder.bodies("found") == [{"town": town, "first_path": folder}]
 
 
 def test_a_cluster_lives_on_when_the_thread_that_launched_it_ends(launch, recorder):

@@ -50,3 +50,8 @@ def test_frames_are_cut_wherever_the_bytes_are_split():
 def test_a_frame_that_claims_too_much_is_refused():
     with pytest.raises(ValueError, match="claims"):
         list(FrameReader().feed(struct.pack("<IH", 2**31, 10)))
+
+
+def test_a_frame_whose_header_is_garbage_is_refused():
+    with pytest.raises(ValueError, match="header that cannot be read"):
+        list(FrameReader().feed(struct.pack("<IH", 20, 10) + b"\xff" * 20))

@@ -1,4 +1,9 @@
+import contextlib
 import math
+import os
+import signal
+import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -110,8 +115,49 @@ class Printing(gymnasium.Env):
         return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
+class Forking(Printing):
+    """Leaves a process behind, as simulators do that keep a server of theirs running."""
+
+    def __init__(self, pids: str, new_session: bool) -> None:
+        pid = os.fork()
+        if pid == 0:
+            if new_session:
+                os.setsid()
+            time.sleep(60)
+            os._exit(0)
+        with Path(pids).open("a") as file:
+            file.write(f"{pid}\n")
+
+
+class Wordy(Printing):
+    """Has more to tell than a pipe holds."""
+
+    episode_metrics = tuple(f"{'x' * 10_000}{number}" for number in range(16))
+
+
 class Talking(Printing):
     observation_space = gymnasium.spaces.Text(5)
+
+
+@pytest.mark.parametrize("new_session", [False, True])
+def test_a_process_that_the_environment_leaves_behind_is_not_waited_for(tmp_path: Path, new_session: bool) -> None:
+    pids = tmp_path / "pids"
+    began = time.monotonic()
+    try:
+        probe = probe_apart(EnvConfig("test_env_check:Forking", {"pids": str(pids), "new_session": new_session}))
+    finally:
+        for pid in pids.read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+    assert time.monotonic() - began < 30
+    assert probe.warning == ""
+    assert probe.spec.observation[0].shape == (2,)
+
+
+def test_a_long_report_arrives_whole() -> None:
+    probe = probe_apart(EnvConfig("test_env_check:Wordy"))
+    assert probe.warning == ""
+    assert probe.spec.episode_metrics == Wordy.episode_metrics
 
 
 def test_a_state_that_does_not_come_back_is_found() -> None:

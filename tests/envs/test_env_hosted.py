@@ -215,3 +215,18 @@ def test_hosts_that_begin_together_do_not_end_their_steps_together() -> None:
     assert min(gaps) > 0.1 / 64
     assert max(gaps) < 0.1 / 16
     assert max(share_of_a_step(lane, 1200.0) for lane in range(256)) < 0.25  # a long step is not made much longer
+
+
+def test_the_time_by_which_the_first_step_is_drawn_out_is_not_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        phase = ""
+
+        def enter(self, phase: str, deadline_s: float = 0.0, where: int = 0) -> None:
+            self.phase = phase
+
+    clock, slept_in = Clock(), []
+    monkeypatch.setattr("whorl.envs.hosted.time.sleep", lambda _duration_s: slept_in.append(clock.phase))
+    hosts = Hosts(EnvConfig(), range(1, 2))
+    hosts.roles[1] = run_host(Lane(hosts.config, hosts.spec, hosts.seed, 1), *hosts.channels[0], 0, clock)
+    trace(hosts.client, np.ones((3, 1), np.int64))
+    assert slept_in == ["other"]

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Discrete
 import whorl
 from whorl.config.schema import EnvConfig
 from whorl.envs import probe
+from whorl.envs.episode_metrics import read_metrics
 from whorl.errors import BadInputError
 from whorl.trainer import resume_training
 
@@ -48,6 +49,18 @@ class Game(gymnasium.Env[Any, Any]):
         if lost and not self.lives:
             info |= {"episode_return": self.score, "luck": 7}
         return np.full(1, self.steps, np.float32), 1.0, lost, False, info
+
+
+class Unreadable:
+    def __float__(self) -> float:
+        raise RuntimeError("a tensor with 2 elements is no number")
+
+
+def test_what_is_no_number_is_nan() -> None:
+    info = {"huge": 10**400, "text": "none", "odd": Unreadable(), "score": np.float32(7)}
+    told = read_metrics(info, ("huge", "text", "odd", "missing", "score"))
+    assert np.isnan(told[:4]).all()
+    assert told[4] == 7
 
 
 class Wrong(Game):

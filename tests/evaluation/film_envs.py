@@ -54,6 +54,11 @@ class NeverRenders(Striped):
         super().__init__()
 
 
+class Unclosable(NeverRenders):
+    def close(self) -> None:
+        raise RuntimeError("the door is stuck")
+
+
 class Raises(Striped):
     """Goes wrong in the sixtieth env step, which looking at it beforehand does not reach."""
 

@@ -97,6 +97,7 @@ def test_frames_do_not_pile_up(tmp_path: Path) -> None:
     ("env", "error", "message"),
     [
         ("film_envs:NeverRenders", BadInputError, "cannot be filmed: it offers no render_mode 'rgb_array'"),
+        ("film_envs:Unclosable", BadInputError, "cannot be filmed: it offers no render_mode 'rgb_array'"),
         ("whorl/Identity-v0", BadInputError, "whorl/Identity-v0 cannot be filmed"),
         ("film_envs:Growing", EnvironmentFault, r"changed its size from \(67, 97, 3\) to \(69, 97, 3\)"),
         ("film_envs:Grey", EnvironmentFault, r"of \[height, width, 3\], and gave uint8 \(65, 97\)"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from accounts import check_account
 from whorl.runs.result import Result
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -165,9 +166,7 @@ def saved(run_dir: Path, update: int) -> None:
 def result_of(run_dir: Path) -> dict[str, Any]:
     """``result.json``, after seeing that its transitions add up."""
     result: dict[str, Any] = json.loads((run_dir / "result.json").read_text())
-    counts = result["transitions"]
-    assert counts["collected"] == counts["used"] + counts["dropped"] + counts["lost"] + counts["in_flight"], counts
-    assert min(counts.values()) >= 0, counts
+    check_account(run_dir)
     return result
 
 

@@ -51,6 +51,9 @@ def test_an_environment_that_raises_in_close_is_left_alone(run_dir: Path, wrappe
     ended = train("Crash-v0", run_dir, how="raise_close")
     assert (ended.code, ended.err, ended.warnings) == (0, "", [])
     assert result_of(run_dir)["weights_sha256"] == wrapped_reference
+    for command in (("eval", run_dir, "--episodes", "1"), ("export", run_dir, "--to", "torchscript")):
+        ended = whorl(*command)
+        assert (ended.code, ended.err) == (0, ""), command
 
 
 def test_an_environment_that_always_raises_is_refused_before_the_run(run_dir: Path) -> None:

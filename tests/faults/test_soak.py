@@ -49,11 +49,6 @@ def soak(run_dir: Path, workflow: str, kills: int) -> None:
         ended = command.ended()
     assert (ended.code, ended.err) == (75, "")
     result = result_of(run_dir)
-    transitions = result["transitions"]
-    accounted = sum(transitions[name] for name in ("used", "dropped", "lost", "in_flight"))
-    assert transitions["collected"] == accounted
-    assert transitions["in_flight"] >= 0
-    assert transitions["lost"] >= 0
     assert result["restarts"]["actor"] >= kills // 2
     assert result["restarts"]["learner"] == 0
 

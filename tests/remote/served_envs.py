@@ -63,6 +63,29 @@ class Unseeded(gymnasium.Env):
         return np.random.default_rng().random(1, np.float32), 0.0, False, False, {}
 
 
+class Torn(gymnasium.Env):
+    """Counts its steps; what it tells of an episode that action 1 has ended cannot be read."""
+
+    episode_metrics = ("score",)
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = spaces.Box(0, 100, (1,)), spaces.Discrete(2)
+        self._steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        self._steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self._steps += 1
+        return np.full(1, self._steps, np.float32), 1.0, bool(action), False, TornInfo()
+
+
+class TornInfo(dict):
+    def get(self, *_: Any) -> Any:
+        raise LookupError("a page is missing")
+
+
 def rows_of(lanes: Any, actions: np.ndarray, states: list[LaneState] | None = None) -> list[bytes]:
     """Everything that lanes show over some rows. ``actions`` [rows, lanes, *shape]."""
     try:

@@ -137,6 +137,28 @@ def test_a_step_before_a_reset_and_after_an_end_is_a_fault_of_that_lane(client: 
     assert advanced.faults == {1: "step without a reset before it"}
 
 
+def test_an_exception_that_nobody_foresaw_is_a_fault_of_its_lane_and_no_step_is_taken_twice(serve: Serve) -> None:
+    served = serve("remote.served_envs:Torn")
+    with RawClient(served.address) as client:
+        session = client.hello()
+        client.say(*RESET_BOTH, number=1, **session)
+        client.hear()
+        client.say(*frames_of([1, 1], action=[0, 1]), number=2, **session)
+        first = client.hear()
+        client.say(*frames_of([1, 1], action=[0, 1]), number=2, **session)
+        assert client.hear() == first
+        advanced, frames = first
+        arrays = unpack(answer_fields(welcome_spec(client), 2), frames)
+        assert (arrays["status"].tolist(), arrays["reward"].tolist()) == ([1, 2], [1.0, 0.0])
+        assert "LookupError: a page is missing" in advanced.faults[1]
+        client.say(*frames_of([1, 2]), number=3, **session)
+        _, frames = client.hear()
+        arrays = unpack(answer_fields(welcome_spec(client), 2), frames)
+        assert arrays["status"].tolist() == [1, 1]
+        assert arrays["obs/obs"].tolist() == [[2.0], [0.0]]
+        assert served.counts["dropped"] == 0
+
+
 def test_a_client_that_is_gone_gives_way_sooner_than_one_that_is_silent(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,24 @@ def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
         RunDirectory.create(tmp_path / "thesis.tex", "ppo", "CartPole-v1")
 
 
+def test_a_path_that_is_not_utf8_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    (odd / "config.toml").write_text("seed = 1\n")
+    monkeypatch.chdir(odd)
+    for attempt in (
+        lambda: RunDirectory.create(odd / "run", "ppo", "CartPole-v1"),
+        lambda: RunDirectory.create(None, "ppo", "CartPole-v1"),  # below the working directory
+        lambda: RunDirectory.reserve("run", "ppo", "CartPole-v1"),
+        lambda: RunDirectory.free_place("run", "ppo", "CartPole-v1"),
+        lambda: RunDirectory.open(odd),
+    ):
+        with pytest.raises(BadInputError, match=r"caf\\udce9.*must be UTF-8.*another --run-dir") as refusal:
+            attempt()
+        assert str(refusal.value).isascii()
+    assert [entry.name for entry in odd.iterdir()] == ["config.toml"]
+
+
 def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
     assert RunDirectory.create(tmp_path, "ppo", "CartPole-v1").checkpoints.is_dir()
 

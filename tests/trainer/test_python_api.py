@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import whorl
+from accounts import check_transitions
 from whorl.cli.main import main
 from whorl.errors import BadInputError, ConfigError, MissingExtraError, WhorlError
 
@@ -42,6 +43,14 @@ def test_train_returns_a_run(tmp_path: Path, engine: dict[str, Any]) -> None:
     assert run.policy.act(np.zeros(4, np.float32)) in (0, 1)
     again = whorl.load(tmp_path / "run")
     assert again.result == run.result
+
+
+def test_a_variable_that_is_not_utf8_does_not_keep_a_run_from_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOWN", os.fsdecode(b"Orl\xe9ans"))
+    run = whorl.train("ppo", "CartPole-v1", steps=300, run_dir=tmp_path / "run", **ENGINES[1])
+    assert run.status == "completed"
 
 
 OWN_LOOP = """
@@ -125,7 +134,7 @@ def test_a_trainer_under_the_users_own_loop(tmp_path: Path, engine: dict[str, An
         assert (trainer.updates, first["update"]) == (1, 1)
         assert trainer.env_steps == first["env_steps"] > 0
         assert trainer.step(updates=2)["update"] == 3
-        assert trainer.transitions.balanced
+        check_transitions(trainer.transitions, trainer.path)
         assert trainer.transitions.used == trainer.env_steps <= trainer.transitions.collected
         assert trainer.phase_seconds["learner"]["learning"] > 0
         assert trainer.phase_seconds["actor"]["environment"] > 0

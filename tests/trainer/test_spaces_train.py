@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import whorl
+from accounts import check_account
 
 SMALL_CNN = {"agent.network.image_features": 16}
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -31,7 +32,8 @@ ON_LOCAL_TOO = ("Dict of image, Tuple and bits", "image", "MultiDiscrete", "Box"
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_trains(tmp_path: Path, kind: str) -> None:
     run = short_run("ppo", kind, tmp_path / "run", engine="inline", envs_per_actor=4)
-    assert (run.result.status, run.result.exact, run.result.transitions.balanced) == ("completed", True, True)
+    assert (run.result.status, run.result.exact) == ("completed", True)
+    check_account(run.path)
     assert np.isfinite(run.metrics["policy_loss"]).all()
     assert run.metrics["episodes"][-1] > 0 or KINDS[kind][0] == "Pendulum-v1"
 

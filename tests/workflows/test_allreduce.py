@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import whorl
+from accounts import check_account
 from whorl.engines.contract import RoleId
 from whorl.errors import ConfigError
 from whorl.runs.result import Result
@@ -32,7 +33,7 @@ def train(folder: Path, agent: str = "ppo", env: str = "CartPole-v1", *, setting
     result = run.result
     assert run.status == "completed"
     assert result.exact
-    assert result.transitions.balanced
+    check_account(folder)
     assert result.transitions.used == result.env_steps
     return result
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import whorl
+from accounts import check_account
 from made_up_rows import ENV
 from whorl.config.actors_schedule import Change, actors_at, parse_schedule
 from whorl.config.schema import Config, Resources
@@ -30,7 +31,7 @@ def train(folder: Path, agent: str = "impala", **flags: Any) -> Result:
     flags = {"workflow": "async", "engine": "local", "actors": 4, "envs_per_actor": 2, "steps": 2000, **flags}
     run = whorl.train(agent, "CartPole-v1", run_dir=folder / "run", set=SMALL, **flags)
     assert run.status == "completed"
-    assert run.result.transitions.balanced
+    check_account(run.path)
     assert run.result.restarts.get("actor", 0) == 0
     return run.result
 
@@ -73,9 +74,7 @@ def test_a_trainer_is_resized_between_steps(tmp_path: Path) -> None:
         trainer.step(10)
         with pytest.raises(BadInputError, match="planned for at most 3 actors"):
             trainer.resize(4)
-    transitions = whorl.load(tmp_path / "run").result.transitions
-    assert transitions.balanced
-    assert transitions.lost == 0
+    assert check_account(tmp_path / "run").lost == 0
 
 
 def test_losses_before_a_new_plan_are_counted(tmp_path: Path) -> None:
@@ -157,7 +156,7 @@ def test_actors_in_the_midst_of_slow_steps_hand_over_what_they_began(tmp_path: P
         run_dir=tmp_path / "run",
         set={**SMALL, **slow},
     )
-    assert run.result.transitions.balanced
+    check_account(run.path)
     assert run.result.transitions.lost == 0
     assert set(run.result.restarts.values()) == {0}
 
@@ -205,7 +204,7 @@ def test_every_replay_keeps_an_actor(tmp_path: Path) -> None:
         trainer.resize(2)
         assert trainer._session.job.acting(2) == [0, 2]
         trainer.step(20)
-    assert whorl.load(tmp_path / "run").result.transitions.balanced
+    check_account(tmp_path / "run")
 
 
 def test_a_schedule_is_read() -> None:

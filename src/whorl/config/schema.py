@@ -38,8 +38,9 @@ class EnvConfig:
     max_episode_steps: Annotated[int, AtLeast(1)] = 100_000
     """Episodes are truncated here, whatever the environment says."""
     step_timeout_s: Annotated[float, AtLeast(0), AtMost(1e8)] = 0.0
-    """An environment step or reset that takes longer is a hang, and its process is replaced. 0: learnt from the
-    observed step times (300 s until 20 steps have been seen, then 20 times the longest seen, at least 10 s)."""
+    """An environment step or reset that takes longer is a hang, and its process is replaced (``inline`` has none: where
+    a limit is given, ``local`` is chosen). 0: learnt from the observed step times (300 s until 20 steps have been seen,
+    then 20 times the longest seen, at least 10 s)."""
     max_observation_bytes: Annotated[int, AtLeast(1)] = 64 * 1024 * 1024
     """A larger observation is refused."""
     autoreset: Literal["auto", "next_step", "same_step", "disabled"] = "auto"
@@ -156,9 +157,9 @@ class Resources:
     device: str = "cpu"
     """Where learners compute: ``cpu``, ``cuda``, ``cuda:1``."""
     cpus_per_actor: Annotated[float, MoreThan(0)] = 1.0
-    """CPUs set aside for each actor (used by engines that place processes)."""
+    """CPUs set aside for each actor, on the engine ``ray``."""
     gpus_per_actor: Annotated[float, AtLeast(0)] = 0.0
-    """GPUs set aside for each actor (used by engines that place processes)."""
+    """GPUs set aside for each actor, on the engine ``ray``."""
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,14 @@ def encode_frame(head: Envelope, body: bytes) -> bytes:
     return b"".join((_FRAME.pack(len(header) + len(body), len(header)), header, body))
 
 
+def _read_header(header: memoryview) -> Envelope:
+    """``ValueError`` for what is none: an older msgspec's errors are no kind of it."""
+    try:
+        return _envelope_decoder.decode(header)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"a frame has a header that cannot be read: {error}") from None
+
+
 class FrameReader:
     """Cuts a stream of bytes into frames."""
 
@@ -75,7 +83,7 @@ class FrameReader:
             if available - start < length:
                 break
             with memoryview(self._pending) as view:
-                head = _envelope_decoder.decode(view[start : start + header_length])
+                head = _read_header(view[start : start + header_length])
                 body = bytes(view[start + header_length : start + length])
             position = start + length
             yield head, body

@@ -15,9 +15,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from io import FileIO
 from typing import Any
 
 from whorl.config.schema import EnvConfig
@@ -143,31 +143,32 @@ class _ChildOutcome:
 
 
 def _in_child(task: str, config: EnvConfig, timeout_s: float) -> _ChildOutcome:
-    """Run a task in a child, and end the child and whatever it started."""
+    """Run a task in a child, and end the child and whatever it started.
+
+    The end of the child is what counts. Its report is no pipe: a process that the environment forked has that open as
+    well, and would be waited for.
+    """
     environment = {**without_launcher(os.environ), "PYTHONPATH": os.pathsep.join(sys.path)}
-    child = subprocess.Popen(
-        [sys.executable, "-m", "whorl.envs.check"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        start_new_session=True,
-    )
-    expired = threading.Event()
-
-    def kill() -> None:
-        expired.set()
-        _kill_session(child.pid)
-
-    alarm = threading.Timer(timeout_s, kill)
-    alarm.start()
-    try:
-        output, _ = child.communicate(json.dumps({"task": task, "config": asdict(config)}).encode())
-    finally:
-        alarm.cancel()
-        alarm.join()
-        _kill_session(child.pid)
-        child.wait()
+    words = json.dumps({"task": task, "config": asdict(config)}).encode()
+    timed_out = False
+    with _memory_file(words) as told, _memory_file() as report:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "whorl.envs.check"],
+            stdin=told,
+            stdout=report,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            _kill_session(child.pid)
+            child.wait()
+        report.seek(0)
+        output = report.read()
     stage = "starting"
     result: dict[str, Any] = {}
     for line in output.splitlines():
@@ -175,7 +176,15 @@ def _in_child(task: str, config: EnvConfig, timeout_s: float) -> _ChildOutcome:
             said = json.loads(line)
             stage = said.get("stage", stage)
             result |= {name: value for name, value in said.items() if name != "stage"}
-    return _ChildOutcome(result, stage, _ending(child.returncode), expired.is_set())
+    return _ChildOutcome(result, stage, _ending(child.returncode), timed_out)
+
+
+def _memory_file(content: bytes = b"") -> FileIO:
+    """A file in memory, at its beginning. Unbuffered, since a child that is given it moves its position."""
+    file = FileIO(os.memfd_create("whorl-check", os.MFD_CLOEXEC), "w+")
+    file.write(content)
+    file.seek(0)
+    return file
 
 
 def _kill_session(pid: int) -> None:

@@ -52,5 +52,5 @@ def read_batch(info: Mapping[str, Any], names: Sequence[str], copies: int) -> Ar
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except Exception:  # somebody else's value may raise anything: OverflowError, RuntimeError of a tensor
         return math.nan

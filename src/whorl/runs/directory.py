@@ -64,6 +64,7 @@ class RunDirectory:
     def create(cls, path: Path | str | None, agent: str, env: str, root: Path | str = "runs") -> RunDirectory:
         """A new run directory: at ``path``, or numbered below ``root``. Nothing is ever overwritten."""
         try:
+            _check_is_text(root if path is None else path)
             if path is not None:
                 return cls._create_at(Path(path))
             return cls._create_numbered(Path(root), f"{file_safe(agent)}-{file_safe(env)}", cls._create_at)
@@ -92,6 +93,7 @@ class RunDirectory:
     def reserve(cls, path: Path | str | None, agent: str, env: str, root: Path | str = "runs") -> Path:
         """A place for a run that a batch job will begin later: a directory with nothing but ``job`` and ``logs``."""
         try:
+            _check_is_text(root if path is None else path)
             if path is None:
                 return cls._create_numbered(Path(root), f"{file_safe(agent)}-{file_safe(env)}", furnish)
             if Path(path).exists() and not (Path(path).is_dir() and is_vacant(Path(path))):
@@ -103,6 +105,7 @@ class RunDirectory:
     @classmethod
     def free_place(cls, path: Path | str | None, agent: str, env: str, root: Path | str = "runs") -> Path:
         """Where ``reserve`` would make one now. Makes nothing."""
+        _check_is_text(root if path is None else path)
         if path is None:
             stem = f"{file_safe(agent)}-{file_safe(env)}"
             return Path(root) / f"{stem}-{_next_number(Path(root), stem)}"
@@ -129,6 +132,7 @@ class RunDirectory:
         path = Path(path)
         try:
             path.stat()
+            _check_is_text(path)
         except (FileNotFoundError, NotADirectoryError):
             raise BadInputError(f"{path}: no such run directory{_suggestion(path)}") from None
         except (OSError, ValueError) as error:
@@ -188,6 +192,19 @@ def clear_unbegun(path: Path) -> None:
         if not (path / "config.toml").exists() and not is_held(path / "lock"):
             (path / "checkpoints").rmdir()
             (path / "lock").unlink(missing_ok=True)
+
+
+def _check_is_text(path: Path | str) -> None:
+    """A run directory is named in messages between processes, and in files, as UTF-8."""
+    absolute = str(Path(path).absolute())
+    try:
+        absolute.encode()
+    except UnicodeEncodeError:
+        readable = absolute.encode(errors="backslashreplace").decode()
+        raise BadInputError(
+            f"{readable}: the path of a run directory must be UTF-8, and this is not; rename it, or give another "
+            "--run-dir"
+        ) from None
 
 
 def _occupied(path: Path) -> BadInputError:

@@ -44,7 +44,7 @@ class RayExecutor:
             "token_file": token_file,
             "namespace": f"whorl-tune-{os.getpid()}",
             "needed": {"CPU": float(cpus), **{name: amount for name, amount in here.items() if amount}},
-            "sys_path": [str(path) for path in sys.path],
+            "sys_path": [os.fsencode(str(path)) for path in sys.path],
         }
         self._link = Link(setup, "", self._wake, "whorl.tuning.ray_hosts")
         self._orders: dict[int, Order] = {}

@@ -60,9 +60,9 @@ class Nursery:
         """Take over the driver's environment and import what roles share."""
         payload, _ = receive_parcel(self._connection)
         setup = decode_body(payload)
-        sys.path[:] = setup["sys_path"]
+        sys.path[:] = [os.fsdecode(path) for path in setup["sys_path"]]
         os.environ.clear()
-        os.environ.update(setup["environ"])
+        os.environb.update(setup["environ"])
         for module in (*ALWAYS_PRELOADED, *setup["preload"]):
             with contextlib.suppress(Exception):  # the role that needs it reports it
                 importlib.import_module(module)

@@ -19,7 +19,7 @@ from whorl.engines.local.loop import RoleLoop
 from whorl.engines.local.memory import map_segment
 from whorl.engines.local.status import StatusClock
 from whorl.engines.local.wiring import Attaching
-from whorl.errors import WhorlError, last_line
+from whorl.errors import WhorlError, last_line, message_of
 
 STARTING = -1
 """The status page's ``where`` while a role imports its modules."""
@@ -76,9 +76,9 @@ def describe_failure(error: BaseException) -> dict[str, Any]:
     shortage = "out of memory: " if is_out_of_memory(error) else ""
     return {
         "types": [kind.__name__ for kind in type(error).__mro__],
-        "message": shortage + str(error),
+        "message": shortage + message_of(error),
         "line": shortage + last_line(error),
-        "traceback": text[-20_000:],
+        "traceback": text[-20_000:].encode(errors="replace").decode(),
         "final": isinstance(error, WhorlError),
     }
 

@@ -67,7 +67,11 @@ class Spawner:
         self._poller = select.poll()
         self._poller.register(self._connection.fileno(), select.POLLIN)
         self.lost = False
-        setup = {"sys_path": [str(each) for each in sys.path], "environ": environ, "preload": self._preload}
+        setup = {
+            "sys_path": [os.fsencode(str(path)) for path in sys.path],
+            "environ": list(os.environb.items()),
+            "preload": self._preload,
+        }
         send_parcel(self._connection, encode_body(setup), [])
 
     def fileno(self) -> int:

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic_ns
+from typing import Any
+
+import msgspec
 
 from whorl.engines.contract import Phase
 from whorl.engines.local.memory import words_of
 from whorl.engines.local.status import PAGE_BYTES, StatusClock, StatusPage
+from whorl.engines.wire import decode_body, encode_body
 
 _PID, _BEAT, _DISMISSED, _LAST_WORDS_BYTES, _WORDS = 16, 17, 18, 19, 20
 _LAST_WORDS = 512
+_TEXT_BYTES = 1000
+"""What is kept of a long message, and of a traceback: both have to fit, with the rest of the failure."""
 _TEND_EVERY_NS = 1_000_000
 
 
@@ -77,15 +83,23 @@ class RankPage(StatusPage):
         """Say which process this is."""
         self._more[_PID] = os.getpid()
 
-    def say_last(self, words: bytes) -> None:
+    def say_last(self, failure: Mapping[str, Any]) -> None:
         """Why the role failed, where the driver finds it even if no message gets through any more."""
+        message, trace = failure["message"].encode(), failure["traceback"].encode()
+        short = {"message": message[:_TEXT_BYTES], "traceback": trace[-_TEXT_BYTES:]}
+        words = encode_body({**failure, **{name: text.decode(errors="ignore") for name, text in short.items()}})
         words = words[: PAGE_BYTES - _LAST_WORDS]
         self._page[_LAST_WORDS : _LAST_WORDS + len(words)] = words
         self._more[_LAST_WORDS_BYTES] = len(words)
 
     @property
-    def last_words(self) -> bytes:
-        return bytes(self._page[_LAST_WORDS : _LAST_WORDS + self._more[_LAST_WORDS_BYTES]])
+    def last_words(self) -> dict[str, Any]:
+        """The failure, its texts cut short; nothing before there is one, or while it is half written."""
+        words = bytes(self._page[_LAST_WORDS : _LAST_WORDS + self._more[_LAST_WORDS_BYTES]])
+        try:
+            return decode_body(words) if words else {}
+        except (ValueError, msgspec.MsgspecError):
+            return {}
 
     def copy(self) -> bytes:
         """The page's words, to be sent."""

@@ -130,7 +130,7 @@ class Rank:
     def _prepare(self, body: dict[str, Any]) -> None:
         plan = plan_from_plain(body["plan"])
         rank = self._world.rank
-        sys.path[:] = body["sys_path"]
+        sys.path[:] = [os.fsdecode(path) for path in body["sys_path"]]
         self._settings = body
         self._survives = body["ulfm"]
         self._job = plan.job
@@ -182,7 +182,7 @@ class Rank:
         except BaseException as error:
             loop.settle()
             kind, told = "failed", describe_failure(error)
-            self._page.say_last(encode_body({**told, "traceback": told["traceback"][-1000:]}))
+            self._page.say_last(told)
             self._failed_at = time.monotonic()
         loop.settle()
         self._loop = None

@@ -74,7 +74,7 @@ class MpiCluster(PagedSupervision[Seat]):
                 "plan": plan_to_plain(self._plan),
                 "pages": f"/proc/{os.getpid()}/fd/{self._descriptor}",
                 "node": world.nodes[0],
-                "sys_path": [str(each) for each in sys.path],
+                "sys_path": [os.fsencode(str(path)) for path in sys.path],
                 "log_dir": self._plan.job.get("log_dir") or "",
                 "patience_s": config.patience_s,
                 "one_sided": "never" if config.ulfm else config.one_sided,
@@ -249,8 +249,7 @@ class MpiCluster(PagedSupervision[Seat]):
         """Rank 0 passes messages on, and may be in a long update: last words are on the page as well."""
         words = seat.page.last_words
         if words and seat.running and self._error is None:
-            with contextlib.suppress(ValueError):  # half written
-                self._on_failed(seat, decode_body(words))
+            self._on_failed(seat, words)
 
     @property
     def pids(self) -> dict[RoleId, int]:

@@ -57,7 +57,7 @@ class RayCluster(Supervision[Remote]):
             "token_file": config.token_file,
             "namespace": f"whorl-{os.getpid()}-{time.monotonic_ns()}",
             "needed": needed(units),
-            "sys_path": [str(path) for path in sys.path],
+            "sys_path": [os.fsencode(str(path)) for path in sys.path],
         }
         log_folder = plan.job.get("log_dir") or ""
         self._link = Link(setup, str(Path(log_folder, "ray.log").absolute()) if log_folder else "", self._wake)

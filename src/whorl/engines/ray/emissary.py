@@ -136,7 +136,7 @@ def main(kind: type[Emissary]) -> None:
     connection.setblocking(True)
     setup = _first_frame(connection)
     connection.setblocking(False)
-    sys.path[:] = setup["sys_path"]
+    sys.path[:] = [os.fsdecode(path) for path in setup["sys_path"]]
     asyncio.run(_run(emissary, setup))
     os._exit(0)  # Ray's threads have nothing left to say
 

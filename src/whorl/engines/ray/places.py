@@ -18,7 +18,7 @@ from whorl.engines.ray.link import Link
 from whorl.engines.ray.units import Unit, neighbours, part_of, unit_numbers
 from whorl.engines.wire import encode_body
 
-_NOT_PASSED_ON = ("RAY_", "SLURM_", "PBS_", "CUDA_VISIBLE", "HOSTNAME", "TMPDIR", "PWD", "OLDPWD")
+_NOT_PASSED_ON = (b"RAY_", b"SLURM_", b"PBS_", b"CUDA_VISIBLE", b"HOSTNAME", b"TMPDIR", b"PWD", b"OLDPWD")
 """Variables that say something of the driver's own machine."""
 
 
@@ -85,9 +85,9 @@ class Places:
             "cores": int(place.unit.cpus) if self._config.pin else 0,
             "torch_threads": self._resources.learner_threads,
             "handed_over": {each.name: handed_over.get(each.name, 0) for each in part.channels},
-            "sys_path": [str(path) for path in sys.path],
-            "environ": {name: text for name, text in os.environ.items() if not name.startswith(_NOT_PASSED_ON)},
-            "folder": str(Path.cwd()),
+            "sys_path": [os.fsencode(str(path)) for path in sys.path],
+            "environ": [pair for pair in os.environb.items() if not pair[0].startswith(_NOT_PASSED_ON)],
+            "folder": os.fsencode(Path.cwd()),
         }
         order = {
             "unit": place.unit.index,

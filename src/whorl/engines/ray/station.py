@@ -64,10 +64,12 @@ class Station:
         import ray
 
         setup = self._setup
-        sys.path[:] = [*setup["sys_path"], *(path for path in sys.path if path not in setup["sys_path"])]
-        os.environ.update(setup["environ"])
-        if Path(setup["folder"]).is_dir():
-            os.chdir(setup["folder"])
+        theirs = [os.fsdecode(path) for path in setup["sys_path"]]
+        sys.path[:] = [*theirs, *(path for path in sys.path if path not in theirs)]
+        os.environb.update(setup["environ"])
+        folder = Path(os.fsdecode(setup["folder"]))
+        if folder.is_dir():
+            os.chdir(folder)
         plan = plan_from_plain(setup["plan"])
         config = EngineConfig(**setup["config"])
         check_descriptors(needed_descriptors(plan))

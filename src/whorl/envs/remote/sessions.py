@@ -44,6 +44,7 @@ from whorl.envs.remote.messages import (
     brief,
     encode,
 )
+from whorl.errors import last_line
 from whorl.types import Arrays
 
 Parts = list[bytes]
@@ -215,4 +216,9 @@ class Sessions:
                 status[lane], faults[lane] = RAISED, brief(error)
             except RefusedValue as error:
                 status[lane], faults[lane] = FORBIDDEN, brief(error)
+            except Exception as error:
+                # Nobody foresaw it. Other lanes have taken their steps: without an answer they would take them again.
+                copy.close()
+                status[lane], faults[lane] = RAISED, brief(last_line(error))
+                reward[lane] = terminated[lane] = truncated[lane] = 0
         return faults
