@@ -1,11 +1,11 @@
 """Keeps the reports of all studies of a scale as results: copies them, and writes the page that sums them up.
 
-    python tools/keep_studies.py [STUDIES] [--scale small]
+    python tools/keep_studies.py [STUDIES] [--scale small] [--date 2026-11-19]
 
 Copies each study's report, findings and the CSV of each figure (not its cells) from STUDIES (where ``whorl study all``
 left them, ``studies``) to docs/results/studies-<date>, with the overview beside them, and writes
 docs/results/studies-<date>.md: a row for each finding. Remarks below its last heading are kept when it is written
-again.
+again, and so is what was kept before of studies that STUDIES does not hold.
 """
 
 from __future__ import annotations
@@ -49,18 +49,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="?", type=Path, default=Path("studies"))
     parser.add_argument("--scale", default="small")
+    parser.add_argument("--date", default=datetime.datetime.now(datetime.UTC).date().isoformat())
     arguments = parser.parse_args()
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    out, page = RESULTS / f"studies-{today}", RESULTS / f"studies-{today}.md"
+    out, page = RESULTS / f"studies-{arguments.date}", RESULTS / f"studies-{arguments.date}.md"
+    missing: list[str] = []
     table, verdicts, origins, took_s = list(HEADER), {"yes": 0, "no": 0}, set[str](), 0.0
     for name in NAMES:
         folder = arguments.studies / f"{name}-{arguments.scale}"
         kept = out / folder.name
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.mkdir(parents=True)
-        for file in (folder / "report.html", folder / "findings.json", *sorted(folder.glob("*.csv"))):
-            shutil.copy(file, kept / file.name)
-        found = json.loads((folder / "findings.json").read_bytes())
+        if (folder / "findings.json").is_file():
+            shutil.rmtree(kept, ignore_errors=True)
+            kept.mkdir(parents=True)
+            for file in (folder / "report.html", folder / "findings.json", *sorted(folder.glob("*.csv"))):
+                shutil.copy(file, kept / file.name)
+        elif not kept.is_dir():
+            missing.append(name)
+            continue
+        found = json.loads((kept / "findings.json").read_bytes())
         if found["failed"] or any("with changes" in origin for origin in found["from"]):
             sys.exit(f"{folder}: not all cells have results, or some are from a commit with changes: run it again")
         findings = [finding_of(plain) for plain in found["findings"]]
@@ -70,17 +75,19 @@ def main() -> None:
         origins |= {*found["from"]}
         took_s += found["took_s"]
     overview = f"overview-{arguments.scale}.html"
-    shutil.copy(arguments.studies / overview, out / overview)
+    if (arguments.studies / overview).is_file():
+        shutil.copy(arguments.studies / overview, out / overview)
     remarks = page.read_text().partition(REMARKS)[2] if page.exists() else "\n"
     lines = [
-        f"# Studies of {today}",
+        f"# Studies of {arguments.date}",
         "",
-        f"Every study at scale `{arguments.scale}`, made by `whorl study all --scale {arguments.scale}`: "
-        f"{len(NAMES)} studies in {duration(took_s)}. The reports with their plots, tables, "
-        f"commands, machine and versions are below [{out.name}]({out.name}/{overview}). Their numbers are from:",
+        f"{'Every study' if not missing else 'Studies'} at scale `{arguments.scale}`, made by `whorl study all --scale "
+        f"{arguments.scale}`: {len(NAMES) - len(missing)} studies in {duration(took_s)}. The reports with their plots, "
+        f"tables, commands, machine and versions are below [{out.name}]({out.name}). Their numbers are from:",
         "",
         *(f"- {origin}" for origin in sorted(origins)),
         "",
+        *([f"Not run yet: {', '.join(missing)}.", ""] if missing else []),
         f"{verdicts['yes']} findings are as expected, {verdicts['no']} are not: see what the reports say of them. "
         "Intervals are of 95 %, by resampling seeds, widened where these are few.",
         "",
