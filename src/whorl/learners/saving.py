@@ -26,6 +26,7 @@ from whorl.runs.checkpoint import (
     CheckpointWriter,
     Draft,
     SaveRequest,
+    SpoiltPieceError,
     load_latest,
     taking_over,
 )
@@ -59,6 +60,8 @@ class Saving:
         """Who else has a part in a checkpoint."""
         self._newest: Path | None = None
         """The newest checkpoint that is known to be whole."""
+        self._is_spoilt = False
+        """The last save failed because what it took over is damaged. The next takes nothing over."""
 
     def load(self) -> list[str]:
         """Go on from the newest checkpoint, where there is one. Returns what the user should be told."""
@@ -152,6 +155,11 @@ class Saving:
         self.finish()
         return self.updates == self._learner.updates and self._newest is not None and not self.error
 
+    def must_be_repeated(self) -> bool:
+        """Whether the last save has only failed because of what it took over; waits for it."""
+        self.finish()
+        return self._is_spoilt
+
     def answer(self) -> None:
         """Tell the driver, who asked for a checkpoint, where it is or why it is not."""
         self._role.line.send("save_answer", {"path": str(self._newest or ""), "error": self.error})
@@ -168,6 +176,9 @@ class Saving:
             self._role.line.send("warning", {"text": text})
         self._writer.warnings.clear()
         for outcome in self._saver.poll():
+            self._is_spoilt = isinstance(outcome.error, SpoiltPieceError)
+            if self._is_spoilt:
+                self._newest = None
             if outcome.error is not None:
                 self._failed(outcome.error)
             else:
