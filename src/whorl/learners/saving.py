@@ -30,6 +30,7 @@ from whorl.runs.checkpoint import (
     load_latest,
     taking_over,
 )
+from whorl.trajectory.orders import within_limit
 from whorl.types import Arrays
 
 STORED = "replay-"
@@ -139,7 +140,8 @@ class Saving:
         message, self._inbox.draft = self._inbox.draft, None
         with self._at_the_disk():
             parts = self._pieces.write(self._shards(), message)
-        body = {"ledger": self._learner.saved_ledger(), "parts": parts}
+        ledger = within_limit(self._learner.saved_ledger(), self._learner.job.env)
+        body = {"ledger": ledger, "parts": parts}
         self._role.line.send("ledger", body, to=RoleId("learner", 0))
 
     def _shards(self) -> dict[str, Arrays]:

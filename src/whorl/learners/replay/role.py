@@ -15,6 +15,7 @@ from whorl.learners.pieces import Pieces
 from whorl.learners.replay.store import Store
 from whorl.learners.saving import DISK_TIMEOUT_S, STORED
 from whorl.runs.checkpoint import load, taking_over
+from whorl.trajectory.orders import within_limit
 
 _FIRST_LEARNER = RoleId("learner", 0)
 
@@ -124,7 +125,7 @@ class Replay:
         self._take_priorities()  # those of the last update
         unreleased = [channel.filled for channel in self._batches]
         body = {
-            "ledger": self._store.saved_ledger(),
+            "ledger": within_limit(self._store.saved_ledger(), self._store.job.env),
             "parts": self._pieces.write(self._store.save(unreleased), draft),
             "untold_env_steps": self._store.untold(unreleased).counts["env_steps"],
         }
