@@ -46,8 +46,7 @@ class Journal:
         self._learner_ahead_s = 0.0
         """Of the learner's monotonic clock, which is another machine's where an engine has several."""
         self._shown_at = 0.0
-        self._metrics = MetricsWriter(directory.metrics)
-        self._sinks: list[MetricsSink] = [self._metrics]
+        self._sinks: list[MetricsSink] = [MetricsWriter(directory.metrics)]
         if job.config.run.tensorboard:
             from whorl.runs.tensorboard import TensorBoardWriter
 
@@ -115,8 +114,11 @@ class Journal:
         self.last = {**body, "env_steps_per_s": self._rate(1) or None, "wall_s": at - self._started}
         for sink in self._sinks:
             sink.write(self.last)
-        if (error := self._metrics.last_error) and error not in self._warnings:
-            self.warn(error)
+            self._tell_of(sink)
+
+    def _tell_of(self, sink: MetricsSink) -> None:
+        if sink.last_error and sink.last_error not in self._warnings:
+            self.warn(sink.last_error)
 
     def saved(self, body: Mapping[str, Any]) -> None:
         """A checkpoint was written and verified. The metrics that lead to it go to the disk as well."""
@@ -221,6 +223,7 @@ class Journal:
         )
         for sink in self._sinks:
             sink.close()
+            self._tell_of(sink)
         try:
             result.write(self.directory.result)
         except OSError as reason:

@@ -24,17 +24,17 @@ from whorl.config.schema import Config, Resources
 from whorl.config.toml import load_toml
 from whorl.config.values import check
 from whorl.envs.same_spaces import check_kept_spaces
-from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, CheckpointError, ConfigError, WhorlError
+from whorl.errors import EXIT_DONE, EXIT_PREEMPTED, BadInputError, ConfigError, WhorlError
 from whorl.evaluate import Evaluation, evaluate
 from whorl.job import Job
 from whorl.policy import TrainedPolicy, newest_policy
 from whorl.prepare import check_machine, prepare
 from whorl.resolve import config_from_keywords
-from whorl.runs.checkpoint import find_checkpoints
+from whorl.runs.beginnings import begins_again
 from whorl.runs.console import Console, make_console
 from whorl.runs.directory import RunDirectory
 from whorl.runs.files import shown
-from whorl.runs.result import Result, Status, Transitions
+from whorl.runs.result import Status, Transitions
 from whorl.runs.run import Run
 from whorl.session import UNLIMITED, Session, plan_of
 from whorl.signals import HeldInterrupt, HeldPreemption, StopSignals
@@ -90,7 +90,7 @@ def _resumed_session(
 ) -> Session:
     directory = RunDirectory.open(run_dir)
     stored = stored_config(directory)
-    begins_again = _lost_checkpoints(directory)
+    warning = begins_again(directory, stored.run.checkpoint_every_s)
     config = resumed_config(stored, steps, changes)
     changed = difference(stored, config)
     job = _prepared_again(config, directory)
@@ -99,27 +99,11 @@ def _resumed_session(
         signals.hold(TimeLimit(config.run.stop_before_s))
     # A changed config is kept, so that the next resume needs no flags to go on with it.
     session = Session(job, directory, console, write_config=bool(changed))
-    if begins_again:
-        session.journal.warn(begins_again)
+    if warning:
+        session.journal.warn(warning)
     for change in changed:
         session.journal.warn(f"resumed with another {change}")
     return session
-
-
-def _lost_checkpoints(directory: RunDirectory) -> str:
-    """A warning where a run had not come to its first checkpoint and begins again. One whose checkpoints are gone is
-    refused: nothing is started from scratch behind the user's back."""
-    if find_checkpoints(directory.checkpoints):
-        return ""
-    if directory.result.is_file():
-        result = Result.read(directory.result)
-        if result.updates and result.status != "failed":
-            raise CheckpointError(
-                f"{directory.path}: its result tells of {result.updates} updates, and its checkpoints are gone; "
-                "restore one from a copy, or train anew in another --run-dir"
-            )
-    had_begun = directory.metrics.is_file() and directory.metrics.stat().st_size > 0
-    return "no checkpoint had been saved: the run begins again at the start" if had_begun else ""
 
 
 def resumed_config(stored: Config, steps: int | None, changes: dict[str, Any]) -> Config:

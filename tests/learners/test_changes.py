@@ -52,6 +52,7 @@ def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(tmp_path: Path) -> 
         whorl.Trainer.resume(run_dir, steps=100)
     assert (run_dir / "metrics.jsonl").read_bytes() == metrics
     (run_dir / "result.json").unlink()  # as after a kill before the first checkpoint
+    (run_dir / "checkpoints").mkdir()
     with whorl.Trainer.resume(run_dir, steps=100) as trainer:
         assert trainer.updates == 0
         trainer.step()

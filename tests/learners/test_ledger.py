@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from made_up_rows import AGENT, ENV, MadeUpLane, write_trajectory
 from whorl.learners.ledger import Ledger, cut_saved, join_saved
-from whorl.trajectory.orders import pack_lane_states, unpack_lane_states
+from whorl.trajectory.orders import left_out, pack_lane_states, unpack_lane_states, within_limit
 
 scripts = st.lists(
     st.lists(st.sampled_from(["step", "step", "step", "end", "fault"]), min_size=30, max_size=30),
@@ -115,3 +118,30 @@ def test_a_lane_with_a_snapshot_goes_on_from_it():
     first, second = unpack_lane_states(ledger.order(), ENV)
     assert (first.skip, first.snapshot) == (0, bytes([7, 8, 9]))
     assert second.skip == 1 + AGENT.rows
+
+
+@pytest.mark.parametrize(
+    ("restore", "counts", "skip"),
+    [("replay", [5, 0, 20, 1], [0, 1, 0, 0]), ("snapshot", [5, 1, 20, 1], [0, 0, 0, 0])],
+)
+def test_an_order_that_is_too_large_goes_without_the_longest_episodes(
+    restore: str, counts: list[int], skip: list[int]
+) -> None:
+    """But for those whose actions nobody needs: the second has a snapshot, the last has ended."""
+    states = [MadeUpLane(i, []).state() for i in range(4)]
+    for state, length in zip(states, (5, 50, 20, 30), strict=True):
+        state.actions = np.arange(length) + 100 * state.lane
+    states[1].snapshot, states[3].ended = b"abc", True
+    order = pack_lane_states(states, ENV)
+    assert within_limit(order, ENV, 105 * 8) is order
+    env = replace(ENV, restore=restore)
+    short = within_limit(order, env, 30 * 8)
+    there = unpack_lane_states(short, env)
+    assert [len(state.actions) for state in there] == counts
+    assert [state.skip for state in there] == skip
+    assert [state.actions.tolist() for state in there[::2]] == [states[0].actions.tolist(), states[2].actions.tolist()]
+    assert there[3].actions.tolist() == [329]
+    assert left_out(order) == ""
+    assert left_out(short).startswith("lane 1: an episode too long") == any(skip)
+    assert within_limit(short, env, 30 * 8) is short
+    assert within_limit({}, env) == {}

@@ -18,7 +18,7 @@ from whorl.learners.replay.store import Store, actors_of_store
 from whorl.learners.tally import MAX_COUNTED_STALENESS, count_staleness
 from whorl.prepare import prepare
 from whorl.resolve import config_from_keywords
-from whorl.runs.checkpoint import CheckpointMeta, CheckpointWriter, load_latest
+from whorl.runs.checkpoint import CheckpointMeta, CheckpointWriter, SpoiltPieceError, load, load_latest
 from whorl.trajectory.episodes import EpisodeEnd
 from whorl.types import Arrays
 from whorl.workflows.replay import _with_priorities
@@ -270,3 +270,26 @@ def test_a_piece_is_taken_over_only_from_a_checkpoint_that_holds_it(tmp_path: Pa
     newest = save(4, -1.0, 20, found.path, commit=True)  # not written: its stamp says that it is the same
     assert newest is not None
     assert load_latest(tmp_path).arrays["part"]["value"].tolist() == [2.0]  # type: ignore[union-attr]
+
+
+def test_a_piece_that_was_damaged_on_the_disk_does_not_become_part_of_another_checkpoint(tmp_path: Path) -> None:
+    writer = CheckpointWriter(tmp_path, keep=3, token=1)
+    pieces = Pieces()
+    content = {"part": {"stamp": np.array(1), "value": np.array([1.0])}}
+
+    def save(update: int, newest: Path | None) -> Path:
+        draft = writer.begin(update)
+        parts = pieces.write(content, {"draft": str(draft.path), "newest": str(newest or "")})
+        return draft.commit(CheckpointMeta(update, tuple(parts)))
+
+    first = save(1, None)
+    second = save(2, first)
+    assert (first / "part.safetensors").samefile(second / "part.safetensors")
+    data = bytearray((second / "part.safetensors").read_bytes())
+    data[-1] ^= 1
+    (second / "part.safetensors").write_bytes(data)
+    with pytest.raises(SpoiltPieceError, match=r"not saved: part\.safetensors is no longer what the checkpoint before"):
+        save(3, second)
+    third = save(3, None)
+    assert load(third).arrays["part"]["value"].tolist() == [1.0]
+    assert (third / "part.safetensors").samefile(save(4, third) / "part.safetensors")

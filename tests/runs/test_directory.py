@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,44 @@ def test_a_killed_holder_is_no_obstacle(run: RunDirectory) -> None:
     with run.lock() as lock:
         assert lock.token == token + 1
         assert lock.holder == read_holder(run.path / "lock")
+
+
+def test_who_only_looks_is_no_obstacle(run: RunDirectory) -> None:
+    run.lock().close()
+    descriptor = os.open(run.path / "lock", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    looker = threading.Timer(0.2, os.close, [descriptor])
+    looker.start()
+    run.lock().close()
+    looker.join()
+
+
+def test_a_forked_child_neither_frees_the_lock_nor_keeps_it(run: RunDirectory) -> None:
+    code = """
+import os, sys
+from whorl.runs.directory import RunDirectory
+run = RunDirectory.open(sys.argv[1])
+lock = run.lock()
+child = os.fork()
+if child == 0:
+    lock.close()
+    os._exit(0)
+os.waitpid(child, 0)
+print(run.is_busy())
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(writer)
+    os.read(reader, 1)
+    os._exit(0)
+lock.close()
+print(run.is_busy())
+os.close(writer)
+os.waitpid(child, 0)
+"""
+    command = [sys.executable, "-c", code, str(run.path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.split() == ["True", "False"]
 
 
 def test_damaged_lock_file_is_taken_over(run: RunDirectory) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,19 +132,52 @@ def test_episode_window() -> None:
     assert (again.return_mean, again.length_mean, again.episodes) == (3.0, 4.0, 4)
 
 
+def events_in(folder: Path) -> list[Any]:
+    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
+    (file,) = folder.iterdir()
+    return list(LegacyEventFileLoader(str(file)).Load())
+
+
 def test_tensorboard_files_hold_the_metrics(tmp_path: Path) -> None:
     writer = TensorBoardWriter(tmp_path)
     writer.rewind(0, 4)
     writer.write({"update": 1, "env_steps": 8, "return_mean": 2.5, "loss": None, "kl": math.inf})
     writer.flush()
     writer.close()
-    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
-
-    (file,) = tmp_path.iterdir()
-    events = list(LegacyEventFileLoader(str(file)).Load())
+    events = events_in(tmp_path)
     values = [(event.step, value.tag, value.simple_value) for event in events for value in event.summary.value]
     assert values == [(8, "return_mean", 2.5)]
     assert 5 in [event.step for event in events if event.HasField("session_log")]
+
+
+def test_a_full_disk_delays_events_and_loses_none(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    writer = TensorBoardWriter(small_disk / "tensorboard")
+    writer.write({"update": 0, "env_steps": 0, "loss": 0.5})
+    writer.flush()
+    ballast.write_bytes(bytes((1 << 20) - 16384))
+    for update in range(1, 1000):
+        writer.write({"update": update, "env_steps": update, "loss": 0.5})
+    writer.flush()
+    assert writer.last_error == f"{small_disk / 'tensorboard'}: events wait to be written: No space left on device"
+    ballast.unlink()
+    writer.close()
+    assert writer.last_error == ""
+    writer.close()
+    assert [event.step for event in events_in(small_disk / "tensorboard") if event.summary.value] == list(range(1000))
+
+
+def test_events_wait_for_a_folder_that_cannot_be_made_yet(tmp_path: Path) -> None:
+    (tmp_path / "tensorboard").write_text("in the way")
+    writer = TensorBoardWriter(tmp_path / "tensorboard")
+    writer.write({"update": 1, "env_steps": 8, "loss": 0.5})
+    writer.flush()
+    assert "events wait to be written: " in writer.last_error
+    (tmp_path / "tensorboard").unlink()
+    writer.close()
+    assert writer.last_error == ""
+    assert [event.step for event in events_in(tmp_path / "tensorboard")] == [0, 8]
 
 
 def test_tensorboard_missing_says_how_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import whorl
 from accounts import check_account
 from whorl.engines.contract import RoleId
 from whorl.engines.waits import TURN
-from whorl.errors import ConfigError
+from whorl.errors import CheckpointError, ConfigError
 from whorl.learners.replay.learner import ReplayLearner
 from whorl.learners.replay.news import News
 from whorl.ops.keys import reset_seed
@@ -204,6 +204,34 @@ def test_a_stopped_run_goes_on_with_its_memory_also_with_other_actors(tmp_path: 
     # The memory was there: the resumed run learnt at once, and did not wait for learning_starts again.
     resumed = next(line for line in lines if line["update"] == 10)
     assert resumed["env_steps"] - env_steps < 150
+
+
+def flip_a_bit(checkpoint: Path) -> None:
+    """In the oldest rows, which no later save writes again."""
+    path = checkpoint / "replay-0-rows-000.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def test_rows_that_were_damaged_on_the_disk_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next save says so, and the one after it, or the same one where it is the last, takes nothing over."""
+    monkeypatch.setattr("whorl.replay.rows.SEGMENT_BYTES", 2048)
+    agent, env, _ = JOBS["dqn"]
+    flags = {**KEYWORDS, "engine": "inline"}
+    with whorl.Trainer(agent, env, run_dir=tmp_path / "run", set=settings_of("dqn"), **flags) as trainer:
+        trainer.step(6)
+        flip_a_bit(trainer.save())
+        trainer.step()
+        with pytest.raises(CheckpointError, match=r"replay-0-rows-000\.safetensors is no longer what"):
+            trainer.save()
+        flip_a_bit(trainer.save())
+        trainer.step()
+    result = whorl.load(tmp_path / "run").result
+    assert (result.status, result.failed_saves) == ("stopped", 2)
+    newest = load_latest(tmp_path / "run" / "checkpoints")
+    assert newest is not None
+    assert (newest.update, newest.warnings) == (8, [])
 
 
 IN_FLIGHT = 300

@@ -12,7 +12,7 @@ import numpy as np
 from whorl.config.schema import EnvConfig
 from whorl.envs.containment import CONTAINED, is_users_interrupt
 from whorl.envs.contract import LaneState, Outcome, Rows
-from whorl.envs.deadline import NoClock, StepClock, StepDeadline
+from whorl.envs.deadline import UNKNOWN_S, NoClock, StepClock, StepDeadline
 from whorl.envs.door import RefusedValue
 from whorl.envs.forms import VectorForm, bring_back, make_form, saved_states
 from whorl.envs.lane import MAX_CONSECUTIVE_FAULTS, Refused
@@ -40,15 +40,15 @@ class VectorLanes:
         self.episodes = [0] * len(lanes)
         self.faults: deque[str] = deque(maxlen=20)
         self.fault_count = 0
-        self._config, self._seed, self._faults_in_a_row = config, seed, 0
+        self._config, self._seed, self._clock, self._faults_in_a_row = config, seed, clock or NoClock(), 0
         self._block = block or RowBlock(spec, len(lanes))
-        self._form = form or make_form(config, spec, self._block.blocks)
+        self._form = form or self._new_form("other")
+        self._clock.enter("other")
         self._steps = np.zeros(len(lanes), np.int64)
         self._rows_to_cap = spec.max_episode_steps
         self._actions = np.zeros((len(lanes), *spec.action.shape), spec.action.dtype)
         self._raised_in_a_row: Counter[int] = Counter()
-        timeout_s: float = getattr(self._form, "longest_step_s", config.step_timeout_s)
-        self._deadline, self._clock = StepDeadline(timeout_s), clock or NoClock()
+        self._deadline = StepDeadline(getattr(self._form, "longest_step_s", config.step_timeout_s))
 
     def start(self, states: Sequence[LaneState]) -> Generator[Any, None, Rows]:
         """Reset every lane, and step those that were amid an episode up to where they stood."""
@@ -271,6 +271,11 @@ class VectorLanes:
             self._block.began(index, fault=was_valid)
         self._check([0.0] * len(self.lanes))
 
+    def _new_form(self, phase: str) -> VectorForm:
+        """Users' constructors may take much longer than a step. ``phase``: "environment" if an episode is to blame."""
+        self._clock.enter(phase, max(UNKNOWN_S, len(self.lanes) * self._config.step_timeout_s), self.lanes[0])
+        return make_form(self._config, self.spec, self._block.blocks)
+
     def _make_anew(self, error: BaseException) -> None:
         """Another form in the place of one that raised, each copy at the start of its lane's episode. If that raises,
         again with other seeds; and give up when nothing but faults comes."""
@@ -284,7 +289,7 @@ class VectorLanes:
                 raise EnvironmentFault(f"{text}; that was fault {self._faults_in_a_row} without a good step in between")
             self._form.close()
             try:
-                self._form = make_form(self._config, self.spec, self._block.blocks)
+                self._form = self._new_form("environment")
                 self._restart(range(len(self.lanes)), attempt)
                 break
             except CONTAINED as again:

@@ -174,6 +174,9 @@ class Desk:
         yield from self._group.barrier()
         if self._saving.updates != self._learner.updates:
             yield from self._saving.save(self.read_inbox, wait=True)
+        # After this one there is no next that would write what was found damaged.
+        if (yield from self._group.broadcast(int(self._saving.must_be_repeated()))):
+            yield from self._saving.save(self.read_inbox, wait=True)
         if self._is_first:
             self._saving.finish()
             ending = {"complete": self._learner.done, "save_error": self._saving.error}

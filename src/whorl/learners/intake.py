@@ -28,6 +28,7 @@ from whorl.learners.ledger import Ledger, join_orders
 from whorl.learners.quarantine import Quarantine, given_up, suspects
 from whorl.learners.stragglers import Stragglers
 from whorl.trajectory.layout import env_steps_of
+from whorl.trajectory.orders import left_out
 from whorl.types import Arrays
 
 
@@ -130,7 +131,10 @@ class FromActors(Intake):
 
     def _start(self, actor: int, ledgers: list[Ledger]) -> None:
         """Have an actor begin where these say."""
-        self._line.send("start", {**join_orders(ledgers), "handed_over": 0}, to=RoleId("actor", actor))
+        order = join_orders(ledgers)
+        if text := left_out(order):
+            self._line.send("warning", {"text": text})
+        self._line.send("start", {**order, "handed_over": 0}, to=RoleId("actor", actor))
 
     def lost(self, body: dict[str, Any]) -> None:
         """An actor died and a new one is up: it begins after the last trajectory that arrived whole."""

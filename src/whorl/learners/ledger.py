@@ -16,7 +16,7 @@ from whorl.envs.contract import LaneState
 from whorl.envs.hosted_lane import DEATHS_BEFORE_QUARANTINE
 from whorl.job import Job
 from whorl.trajectory.episodes import Episodes, episodes_of
-from whorl.trajectory.orders import pack_lane_states, unpack_lane_states
+from whorl.trajectory.orders import pack_lane_states, unpack_lane_states, within_limit
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
 
 
@@ -28,7 +28,7 @@ class Ledger:
         self.number = 0
         """Of the trajectory expected next."""
         self.exact = True
-        self._env = env
+        self.env = env
         self._rows = agent.rows
         self._states = [LaneState(lane) for lane in lanes]
         self._actions: list[list[Array]] = [[] for _ in lanes]  # in pieces, joined when somebody asks
@@ -71,7 +71,7 @@ class Ledger:
         if stepped.any():
             pieces = self._actions[i]
             pieces.append(trajectory["action"][begin:rows, i][stepped].copy())
-            if self._env.restore == "none":  # whether there were any is all that matters
+            if self.env.restore == "none":  # whether there were any is all that matters
                 pieces[:] = [pieces[-1][-1:]]
 
     def leave_unfinished(self, losses: int) -> int:
@@ -113,13 +113,13 @@ class Ledger:
 
     def order(self) -> Arrays:
         """What an actor needs to start these lanes where they stand."""
-        shape = (0, *self._env.action.shape)
+        shape = (0, *self.env.action.shape)
         for state, pieces in zip(self._states, self._actions, strict=True):
-            joined = np.concatenate(pieces) if pieces else np.zeros(shape, self._env.action.dtype)
+            joined = np.concatenate(pieces) if pieces else np.zeros(shape, self.env.action.dtype)
             pieces[:] = [joined] if len(joined) else []
             state.actions = joined
         return {
-            **pack_lane_states(self._states, self._env),
+            **pack_lane_states(self._states, self.env),
             **{f"state/{name}": array for name, array in self._recurrent.items()},
             **self._sums,
             "number": np.full(len(self.lanes), self.number, np.int64),
@@ -131,7 +131,7 @@ class Ledger:
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """The inverse of ``save``, for the same lanes (see ``join_saved`` and ``cut_saved`` for others)."""
-        self._states = unpack_lane_states(arrays, self._env)
+        self._states = unpack_lane_states(arrays, self.env)
         self._actions = [[state.actions] if len(state.actions) else [] for state in self._states]
         self._recurrent = leaves_of(arrays, "state/")
         self.number = int(arrays["number"].max())  # the same for all, unless they had different actors before
@@ -167,7 +167,7 @@ def own(strand: int, arrived: Iterable[Arrays]) -> list[Arrays]:
 def join_orders(ledgers: list[Ledger]) -> Arrays:
     """The start order of an actor: those of its strands as one."""
     orders = [ledger.order() for ledger in ledgers]
-    return {name: np.concatenate([order[name] for order in orders]) for name in orders[0]}
+    return within_limit({name: np.concatenate([order[name] for order in orders]) for name in orders[0]}, ledgers[0].env)
 
 
 def cut_saved(saved: Arrays, lanes: range) -> Arrays:

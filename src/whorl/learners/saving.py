@@ -7,7 +7,8 @@ the checkpoint before are taken over from it and not written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,17 @@ from whorl.runs.checkpoint import (
     CheckpointWriter,
     Draft,
     SaveRequest,
+    SpoiltPieceError,
     load_latest,
     taking_over,
 )
+from whorl.trajectory.orders import within_limit
 from whorl.types import Arrays
 
 STORED = "replay-"
 """What the names of files begin with that belong to roles beside the learners."""
+DISK_TIMEOUT_S = 3600.0
+"""A checkpoint, or a part of one, that takes longer to write or to read is a hang."""
 
 
 class Saving:
@@ -56,14 +61,18 @@ class Saving:
         """Who else has a part in a checkpoint."""
         self._newest: Path | None = None
         """The newest checkpoint that is known to be whole."""
+        self._is_spoilt = False
+        """The last save failed because what it took over is damaged. The next takes nothing over."""
 
     def load(self) -> list[str]:
         """Go on from the newest checkpoint, where there is one. Returns what the user should be told."""
-        checkpoint = load_latest(self._folder, _is_a_learners) if self._learner.stores else load_latest(self._folder)
-        if checkpoint is None:
-            return []
-        with taking_over(checkpoint.path):
-            return checkpoint.warnings + self._take_over(checkpoint)
+        stores = self._learner.stores
+        with self._at_the_disk():
+            checkpoint = load_latest(self._folder, _is_a_learners) if stores else load_latest(self._folder)
+            if checkpoint is None:
+                return []
+            with taking_over(checkpoint.path):
+                return checkpoint.warnings + self._take_over(checkpoint)
 
     def _take_over(self, checkpoint: Checkpoint) -> list[str]:
         warnings = self._learner.load(checkpoint.arrays, checkpoint.values["state"])
@@ -107,8 +116,9 @@ class Saving:
         ledgers = [self._learner.saved_ledger(), *(answer["ledger"] for answer in answers)]
         arrays, counts = self._learner.save([ledger for ledger in ledgers if ledger])
         counts["untold_env_steps"] = sum(answer.get("untold_env_steps", 0) for answer in answers)
-        for name, piece in self._pieces.changed(self._shards(), draft, self._newest).items():
-            arrays[name] = {field: np.array(array) for field, array in piece.items()}
+        with self._at_the_disk():
+            for name, piece in self._pieces.changed(self._shards(), draft, self._newest).items():
+                arrays[name] = {field: np.array(array) for field, array in piece.items()}
         parts = tuple(name for answer in answers for name in answer["parts"])
         meta = CheckpointMeta(self._learner.env_steps, parts)
         self._saver.submit(SaveRequest(self.updates, arrays, {"state": counts}, meta, draft))
@@ -117,7 +127,8 @@ class Saving:
 
     def _begin(self) -> Draft | None:
         try:
-            return self._writer.begin(self.updates)
+            with self._at_the_disk():
+                return self._writer.begin(self.updates)
         except CheckpointError as error:
             self._failed(error)
             return None
@@ -127,7 +138,10 @@ class Saving:
             yield Wait((self._role.line.readable,), "the first learner's draft of a checkpoint")
             read_inbox()
         message, self._inbox.draft = self._inbox.draft, None
-        body = {"ledger": self._learner.saved_ledger(), "parts": self._pieces.write(self._shards(), message)}
+        with self._at_the_disk():
+            parts = self._pieces.write(self._shards(), message)
+        ledger = within_limit(self._learner.saved_ledger(), self._learner.job.env)
+        body = {"ledger": ledger, "parts": parts}
         self._role.line.send("ledger", body, to=RoleId("learner", 0))
 
     def _shards(self) -> dict[str, Arrays]:
@@ -143,13 +157,19 @@ class Saving:
         self.finish()
         return self.updates == self._learner.updates and self._newest is not None and not self.error
 
+    def must_be_repeated(self) -> bool:
+        """Whether the last save has only failed because of what it took over; waits for it."""
+        self.finish()
+        return self._is_spoilt
+
     def answer(self) -> None:
         """Tell the driver, who asked for a checkpoint, where it is or why it is not."""
         self._role.line.send("save_answer", {"path": str(self._newest or ""), "error": self.error})
 
     def finish(self) -> None:
         """Until no save is under way; tells the driver how they ended."""
-        self._saver.wait()
+        with self._at_the_disk():
+            self._saver.wait()
         self.report()
 
     def report(self) -> None:
@@ -158,11 +178,23 @@ class Saving:
             self._role.line.send("warning", {"text": text})
         self._writer.warnings.clear()
         for outcome in self._saver.poll():
+            self._is_spoilt = isinstance(outcome.error, SpoiltPieceError)
+            if self._is_spoilt:
+                self._newest = None
             if outcome.error is not None:
                 self._failed(outcome.error)
             else:
                 self.error, self._newest = "", outcome.path
                 self._role.line.send("saved", {"update": outcome.update, "path": str(outcome.path)})
+
+    @contextmanager
+    def _at_the_disk(self) -> Iterator[None]:
+        """Nothing is answered meanwhile, and a disk may be slow: whoever waits for this learner is to know."""
+        self._role.clock.enter("other", deadline_s=DISK_TIMEOUT_S)
+        try:
+            yield
+        finally:
+            self._role.clock.enter("other")
 
     def _failed(self, error: CheckpointError) -> None:
         self.error = str(error)

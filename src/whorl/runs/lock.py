@@ -21,6 +21,8 @@ from whorl.errors import BadInputError, RunBusyError
 from whorl.runs.files import os_reason
 
 _RECORD_BYTES = 512
+_LOOKS_END_S = 1.0
+"""Whoever only looks whether the lock is held holds it for an instant."""
 _NO_LOCKS_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
@@ -61,6 +63,7 @@ class RunLock:
 
     def __init__(self, path: Path, least_token: int = 0) -> None:
         self.warnings: list[str] = []
+        self._pid = os.getpid()
         self._descriptor = _open(path)
         try:
             self._lock(path)
@@ -86,7 +89,7 @@ class RunLock:
 
     def _lock(self, path: Path) -> None:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take()
         except BlockingIOError:
             holder = read_holder(path)
             who = f"by {holder}" if holder else "by another process"
@@ -101,6 +104,17 @@ class RunLock:
                 "second run out, so start one run at a time"
             )
 
+    def _take(self) -> None:
+        end = time.monotonic() + _LOOKS_END_S
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise
+            time.sleep(0.02)
+
     def _write(self) -> None:
         # In place and never by rename: the kernel lock belongs to this very file.
         # One write of a fixed length, so that nobody ever reads half of it.
@@ -111,6 +125,10 @@ class RunLock:
     def close(self) -> None:
         """Let go. The file stays: its token must not be forgotten."""
         if self._descriptor >= 0:
+            # An environment may have forked: such a child must not hold the lock on, nor free it when it unwinds.
+            if os.getpid() == self._pid:
+                with contextlib.suppress(OSError):
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             with contextlib.suppress(OSError):
                 os.close(self._descriptor)
             self._descriptor = -1

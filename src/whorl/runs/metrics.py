@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -26,6 +27,9 @@ Record = Mapping[str, float | int | bool | None]
 
 class MetricsSink(Protocol):
     """Where records go."""
+
+    last_error: str
+    """Why what was written still waits; empty when it does not."""
 
     def write(self, record: Record) -> None: ...
 
@@ -95,7 +99,8 @@ class MetricsWriter:
         """Flush and let go. May be called again."""
         if self._descriptor >= 0:
             self.flush()
-            os.close(self._descriptor)
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
             self._descriptor = -1
 
 

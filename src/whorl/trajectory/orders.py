@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from whorl.envs.contract import LaneState
+from whorl.plain_bytes import MAX_MESSAGE_BYTES
 from whorl.types import Array, Arrays, EnvSpec, leaves_of
+
+MAX_ACTION_BYTES = MAX_MESSAGE_BYTES // 2
+"""Of all lanes of an order: it has to fit into a message, with all else that it says."""
+LEFT_OUT = 1
+"""``skip`` of a lane whose actions were too many for an order: it begins its next episode."""
 
 
 def pack_lane_states(states: Sequence[LaneState], env: EnvSpec) -> Arrays:
@@ -55,3 +61,32 @@ def unpack_lane_states(arrays: Mapping[str, Array], env: EnvSpec) -> list[LaneSt
             )
         )
     return states
+
+
+def within_limit(order: Arrays, env: EnvSpec, limit_bytes: int = MAX_ACTION_BYTES) -> Arrays:
+    """An order that a message can hold: where there are more actions, the longest episodes go without theirs, and
+    begin anew."""
+    if not order or order["actions"].nbytes <= limit_bytes:
+        return order
+    row_bytes = order["actions"].nbytes // len(order["actions"])
+    kept, skip = order["action_count"].copy(), order["skip"].copy()
+    unused = order["ended"] | (skip > 0) | ((order["snapshot_length"] > 0) & (env.restore == "snapshot"))
+    kept[unused] = np.minimum(kept[unused], 1)  # whether there were any matters still
+    while kept.sum() * row_bytes > limit_bytes:
+        longest = kept.argmax()
+        kept[longest], skip[longest] = 0, max(LEFT_OUT, skip[longest])
+    ends = np.cumsum(order["action_count"])
+    actions = np.concatenate([order["actions"][end - count : end] for end, count in zip(ends, kept, strict=True)])
+    return {**order, "action_count": kept, "actions": actions, "skip": skip}
+
+
+def left_out(order: Arrays) -> str:
+    """What the user should be told of an order that is, or once was, too large; empty when nothing was left out."""
+    lanes = order["lane"][order["skip"] == LEFT_OUT].tolist()
+    if not lanes:
+        return ""
+    others = f" and {len(lanes) - 1} more" if len(lanes) > 1 else ""
+    return (
+        f"lane {lanes[0]}{others}: an episode too long to be brought back is begun anew, and the run is no longer "
+        "exact; one with get_state and set_state, or with shorter episodes, goes on as it was"
+    )

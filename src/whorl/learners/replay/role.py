@@ -13,12 +13,11 @@ from whorl.learners.intake import FromActors, named
 from whorl.learners.learner import Batch
 from whorl.learners.pieces import Pieces
 from whorl.learners.replay.store import Store
-from whorl.learners.saving import STORED
+from whorl.learners.saving import DISK_TIMEOUT_S, STORED
 from whorl.runs.checkpoint import load, taking_over
+from whorl.trajectory.orders import within_limit
 
 _FIRST_LEARNER = RoleId("learner", 0)
-SAVE_TIMEOUT_S = 600.0
-"""A part of a checkpoint that takes longer to write is a hang."""
 
 
 class Arrivals(FromActors):
@@ -86,13 +85,19 @@ class Replay:
             else:
                 losses.append(message.body)
         if message.body["checkpoint"]:
-            path, mine = Path(message.body["checkpoint"]), (f"{STORED}{self._role.id.index}-", "ledger.")
-            checkpoint = load(path, lambda name: name.startswith(mine))
-            with taking_over(path):
-                self._pieces.loaded(self._store.load(checkpoint.arrays), path)
+            self._load(Path(message.body["checkpoint"]))
         self._arrivals.start()
         for body in losses:
             self._arrivals.lost(body)
+
+    def _load(self, path: Path) -> None:
+        """Take this replay's part of a checkpoint in. Learners wait for batches already, and a memory may be large."""
+        self._role.clock.enter("other", deadline_s=DISK_TIMEOUT_S)
+        mine = (f"{STORED}{self._role.id.index}-", "ledger.")
+        checkpoint = load(path, lambda name: name.startswith(mine))
+        with taking_over(path):
+            self._pieces.loaded(self._store.load(checkpoint.arrays), path)
+        self._role.clock.enter("transfer")
 
     def work(self) -> RoleGenerator:
         """For ever. Between two waits everything is done that can be."""
@@ -116,11 +121,11 @@ class Replay:
 
     def _save(self, draft: dict[str, Any]) -> None:
         """Write this replay's part of a checkpoint. Actors go on until their slots are full."""
-        self._role.clock.enter("other", deadline_s=SAVE_TIMEOUT_S)
+        self._role.clock.enter("other", deadline_s=DISK_TIMEOUT_S)
         self._take_priorities()  # those of the last update
         unreleased = [channel.filled for channel in self._batches]
         body = {
-            "ledger": self._store.saved_ledger(),
+            "ledger": within_limit(self._store.saved_ledger(), self._store.job.env),
             "parts": self._pieces.write(self._store.save(unreleased), draft),
             "untold_env_steps": self._store.untold(unreleased).counts["env_steps"],
         }

@@ -4,7 +4,7 @@
 ``faults`` rehearses the crashes.
 """
 
-from whorl.runs.checkpoint.format import Manifest
+from whorl.runs.checkpoint.format import Manifest, SpoiltPieceError
 from whorl.runs.checkpoint.reading import Checkpoint, find_checkpoints, load, load_latest, taking_over
 from whorl.runs.checkpoint.saver import BackgroundSaver, SaveOutcome, SaveRequest, save
 from whorl.runs.checkpoint.writing import CheckpointMeta, CheckpointWriter, Draft, DraftParts, attach_draft
@@ -19,6 +19,7 @@ __all__ = [
     "Manifest",
     "SaveOutcome",
     "SaveRequest",
+    "SpoiltPieceError",
     "attach_draft",
     "find_checkpoints",
     "load",

@@ -64,6 +64,10 @@ class NewerFormatError(CheckpointError):
     """Not damaged: written by a later whorl. Never passed over for an older one."""
 
 
+class SpoiltPieceError(CheckpointError):
+    """A file that was taken over is not what its checkpoint's manifest says. The next save must write it anew."""
+
+
 @dataclass(frozen=True)
 class Part:
     """One file of a checkpoint."""

@@ -31,6 +31,7 @@ from whorl.runs.checkpoint.format import (
     TEMPORARY_NAME,
     Manifest,
     Part,
+    SpoiltPieceError,
     check_part_name,
     encode_manifest,
 )
@@ -158,7 +159,9 @@ class Draft(DraftParts):
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _take_in(self, parts: tuple[str, ...]) -> None:
-        """Add what was not written here to the manifest, and see that nothing else lies about."""
+        """Add what was not written here to the manifest, and see that nothing else lies about. What was taken over is
+        compared with the manifest it comes from: a new checksum of damaged bytes would declare them sound."""
+        older = [found.manifest for found in find_checkpoints(self._writer.directory) if found.manifest]
         for name in parts:
             check_part_name(name)
             try:
@@ -166,9 +169,15 @@ class Draft(DraftParts):
             except FileNotFoundError:
                 raise CheckpointError(f"{self.path}: {name} was never written into the draft") from None
             try:
-                self._files[name] = Part(*hash_descriptor(descriptor))
+                part = self._files[name] = Part(*hash_descriptor(descriptor))
+                is_taken_over = os.fstat(descriptor).st_nlink > 1
             finally:
                 os.close(descriptor)
+            if is_taken_over and all(manifest.files.get(name) != part for manifest in older):
+                raise SpoiltPieceError(
+                    f"{self.path.parent}: checkpoint not saved: {name} is no longer what the checkpoint before wrote "
+                    "(look after the disk); the next save writes it anew"
+                )
         strangers = sorted({entry.name for entry in self.path.iterdir()} - set(self._files))
         if strangers:
             raise CheckpointError(f"{self.path}: the draft holds {strangers[0]}, which nobody announced")
