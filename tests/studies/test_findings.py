@@ -67,13 +67,13 @@ def test_findings_are_plain_json(tmp_path: Path) -> None:
     [
         (Estimate(11.0, 10.5, 11.5, 5), "yes", "Because."),
         (Estimate(9.0, 8.0, 10.0, 5), "no", "The contrary was found."),
-        (Estimate(11.0, -1.0, 20.0, 5), "no", "Undecided: the interval holds 11.2 and 0."),
+        (Estimate(11.0, 1.0, 12.0, 5), "no", "Undecided: the interval holds 11.2 and more than 2 around it."),
         (Estimate(11.0, 11.0, 11.0, 2), "no", "Undecided: 2 seeds"),
     ],
 )
 def test_a_number_that_theory_gives_must_lie_in_the_interval(found: Estimate, verdict: str, begins: str) -> None:
-    finding = judge("name", "Claim", found, equals=11.2, unit="%", because="Because.", otherwise="Otherwise.")
-    assert (finding.verdict, finding.expected) == (verdict, "equal to 11.2 %")
+    finding = judge("name", "Claim", found, equals=11.2, within=2.0, unit="%", because="Because.")
+    assert (finding.verdict, finding.expected) == (verdict, "equal to 11.2 %, give or take 2")
     assert finding.explanation.startswith(begins)
 
 

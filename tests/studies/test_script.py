@@ -8,7 +8,7 @@ import pytest
 
 from whorl.studies.command import print_commands
 from whorl.studies.contract import Cell
-from whorl.studies.registry import NAMES
+from whorl.studies.registry import NAMES, get_study
 from whorl.studies.running import through
 
 
@@ -21,7 +21,8 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]
 def test_a_dry_run_tells_roughly_how_long_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, "vtrace", "small", None, None)
     assert lines[0] == "#!/bin/sh"
-    assert lines[1].startswith("# vtrace, scale small, engine inline: 20 cells, about ")
+    count = len(get_study("vtrace").cells("small", "inline"))
+    assert lines[1].startswith(f"# vtrace, scale small, engine inline: {count} cells, about ")
     assert lines[1].endswith("on 2 quiet cores")
     whole = printed(capsys, "all", "smoke", None, None)
     assert whole[1].startswith(f"# {len(NAMES)} studies, about ")

@@ -62,20 +62,21 @@ class Expectation:
     kind: Literal["above", "below", "at most", "between", "equal to"]
     border: float
     other: float = 0.0
-    """With ``between`` the upper border; with ``equal to`` what would be if the theory were wrong."""
+    """With ``between`` the upper border; with ``equal to`` how far off an interval may reach and still tell it."""
 
     def text(self, unit: str, since: str) -> str:
         """For people."""
         upper = f" and {plain_number(self.other)}" if self.kind == "between" else ""
+        margin = f", give or take {plain_number(self.other)}" if self.kind == "equal to" else ""
         reason = f" ({since})" if since else ""
-        return f"{self.kind} {plain_number(self.border)}{upper} {unit}".strip() + reason
+        return f"{self.kind} {plain_number(self.border)}{upper} {unit}".strip() + margin + reason
 
     @property
     def borders(self) -> str:
         """What an interval that tells nothing holds."""
-        both = self.kind in ("between", "equal to")
-        word = "or" if self.kind == "between" else "and"
-        return plain_number(self.border) + (f" {word} {plain_number(self.other)}" if both else "")
+        if self.kind == "equal to":
+            return f"{plain_number(self.border)} and more than {plain_number(self.other)} around it"
+        return plain_number(self.border) + (f" or {plain_number(self.other)}" if self.kind == "between" else "")
 
     def state(self, found: Estimate) -> Literal["as expected", "the contrary", "undecided"]:
         """Of an interval that rests on enough seeds."""
@@ -83,7 +84,7 @@ class Expectation:
         if self.kind == "equal to":
             if not low <= border <= high:
                 return "the contrary"
-            return "undecided" if low <= self.other <= high else "as expected"
+            return "as expected" if max(border - low, high - border) <= self.other else "undecided"
         if self.kind == "between":
             if border <= low and high <= self.other:
                 return "as expected"
@@ -95,7 +96,7 @@ class Expectation:
     def leans(self, found: Estimate) -> bool:
         """Whether the value itself is on the expected side."""
         if self.kind == "equal to":
-            return abs(found.value - self.border) < abs(found.value - self.other)
+            return abs(found.value - self.border) <= self.other
         if self.kind == "between":
             return self.border <= found.value <= self.other
         sides = {"above": found.value > self.border, "below": found.value < self.border}
@@ -112,18 +113,20 @@ def judge(
     at_most: float | None = None,
     between: tuple[float, float] | None = None,
     equals: float | None = None,
-    rather_than: float = 0.0,
+    within: float = 0.0,
     since: str = "",
     unit: str = "",
     published: str = "",
+    seen: str = "",
     because: str = "",
     otherwise: str = "",
     emulated: str = "",
 ) -> Finding:
     """Set what was measured beside what was expected: ``above`` or ``below`` a number, ``at_most`` one, ``between`` two
-    (what is called alike), or a number that a theory gives (``equals``). ``since`` says where the border is from,
-    ``because`` explains a yes, ``otherwise`` a no."""
-    expectation = _expectation(above, below, at_most, between, equals, rather_than)
+    (what is called alike), or a number that a theory gives (``equals``, by an interval that reaches no farther than
+    ``within`` from it). ``since`` says where the border is from. ``seen`` is told of every outcome: what stands behind
+    the number. ``because`` explains a yes and ``otherwise`` the contrary; what is undecided has nothing to explain."""
+    expectation = _expectation(above, below, at_most, between, equals, within)
     expected = expectation.text(unit, since)
     if found is None or not all(map(math.isfinite, (found.value, found.low, found.high))):
         text = "Nothing was measured: cells failed, or did not come far enough."
@@ -132,13 +135,14 @@ def judge(
     if found.seeds < FEWEST_SEEDS:
         side = "on the expected side" if expectation.leans(found) else "on the other side"
         few = counted(found.seeds, "seed")
-        text = f"Undecided: {few}, and a verdict takes {FEWEST_SEEDS}. What there is lies {side}."
+        told = f"Undecided: {few}, and a verdict takes {FEWEST_SEEDS}. What there is lies {side}."
     elif state == "as expected":
-        text = because or "As expected."
+        told = because or ("" if seen else "As expected.")
     elif state == "the contrary":
-        text = f"The contrary was found. {otherwise}".strip()
+        told = f"The contrary was found. {otherwise}"
     else:
-        text = f"Undecided: the interval holds {expectation.borders}. {otherwise}".strip()
+        told = f"Undecided: the interval holds {expectation.borders}. More seeds might decide it."
+    text = f"{seen} {told}".strip()
     interval = (found.low, found.high)
     verdict: Literal["yes", "no"] = "yes" if state == "as expected" else "no"
     return Finding(
@@ -152,7 +156,7 @@ def _expectation(
     at_most: float | None,
     between: tuple[float, float] | None,
     equals: float | None,
-    rather_than: float,
+    within: float,
 ) -> Expectation:
     if above is not None:
         return Expectation("above", above)
@@ -163,7 +167,7 @@ def _expectation(
     if between is not None:
         return Expectation("between", *between)
     assert equals is not None
-    return Expectation("equal to", equals, rather_than)
+    return Expectation("equal to", equals, within)
 
 
 def side_by_side(groups: Mapping[str, Sequence[float]]) -> str:
