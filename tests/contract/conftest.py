@@ -14,28 +14,6 @@ from whorl.config.schema import EngineConfig
 from whorl.engines.contract import Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
 
-QUICK_ON_RAY = (
-    "test_the_newest_version_and_the_one_before_can_be_read",
-    "test_several_readers_share_a_channel_without_doubles",
-    "test_slots_are_given_back_in_any_order",
-    "test_a_full_channel_blocks_its_writer_and_a_reserved_slot_stays_reserved",
-    "test_sums_are_bit_for_bit_those_of_adding_in_order[ray-3]",
-    "test_messages_go_round_with_big_arrays_and_without_objects",
-    "test_when_patience_ends_the_run_ends_and_says_who_waited_for_whom",
-    "test_errors_raised_on_purpose_reach_the_driver_as_they_are[ray-EnvironmentFault]",
-    "test_a_parked_role_is_started_when_asked_for_and_those_are_told_who_want_to_know",
-)
-"""Each launch starts a few Ray workers, which takes seconds: the others run in `make verify`."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        on_ray = "contract" in item.path.parts and "[ray" in item.name
-        if on_ray and not any(item.name.startswith(quick) for quick in QUICK_ON_RAY):
-            item.add_marker(pytest.mark.verify)
-
-
 class Recorder:
     """An observer that remembers."""
 

@@ -107,7 +107,7 @@ def test_an_action_at_a_bound_that_float32_rounds_outwards_is_inside(shape: tupl
     given = action_door(space)(np.stack([low, high, high / 2]))
     assert all(space.contains(action) for action in given)
     assert [action.ravel()[0] for action in given] == [-0.1, 0.1, np.float32(0.1) / 2]
-    assert all(space.contains(action) for action in into_space(space)(np.stack([low, high])))
+    assert all(space.contains(np.asarray(action)) for action in into_space(space)(np.stack([low, high])))
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,12 @@ def test_names_that_this_job_step_will_take_are_swept_up_sooner(
     assert set(tmp_path.iterdir()) == {young, other}
 
 
+def test_a_name_is_spelt_as_mpich_spells_it() -> None:
+    """Both as they were found on a disk: one job of sixteen has a hash that begins with a zero."""
+    assert mpich_form("9.0") == "mpich_shm_e200f4fa_"
+    assert mpich_form("9802766.0") == "mpich_shm_1abe0f9_"
+
+
 def test_what_an_earlier_try_in_the_same_job_has_left_goes_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

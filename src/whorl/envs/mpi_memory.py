@@ -58,11 +58,12 @@ def sweep_stale(folder: Path = SHM) -> list[Path]:
 
 
 def mpich_form(job_step: str) -> str:
-    """How names begin that MPICH gives to memory of a job step: a hash (FNV-1a) of the launcher's name for it."""
+    """How names begin that MPICH gives to memory of a job step: a hash (FNV-1a) of the launcher's name for it, in
+    hexadecimal digits without leading zeros."""
     number = 0x811C9DC5
     for byte in job_step.encode():
         number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"mpich_shm_{number:08x}_"
+    return f"mpich_shm_{number:x}_"
 
 
 def _own_forms(job_step: str) -> tuple[str, ...]:
