@@ -35,7 +35,12 @@ def fake_result(cell: Cell) -> CellResult:
         "trials": [{"env": "CartPole-v1", "learning_rate": rate, "score": size} for rate in (0.001, 0.01)],
         **dict.fromkeys(WAYS, size),
     }
-    curve = {"env_steps": [0.0, 50.0, 100.0], "wall_s": [0.0, 5.0, 10.0], "return_mean": [10.0, 20.0, size]}
+    curve = {
+        "env_steps": [0.0, 50.0, 100.0],
+        "wall_s": [0.0, 5.0, 10.0],
+        "return_mean": [10.0, 20.0, size],
+        "converged_mean": [0.1, 0.2, size / 1000],
+    }
     values = {"result": result, "found": found, "metrics": {"converged_mean": 0.5}, "storage_bytes": 1e6}
     return CellResult(cell, values, curve, [size / 10])
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from whorl.studies.contract import Cell
 from whorl.studies.curves import mean_returns
 from whorl.studies.frictionless import blocking_trajectories_per_s, trajectories_per_s
-from whorl.studies.results import CellResult, Results, storage_by_role
+from whorl.studies.results import CellResult, Results, Taken, storage_by_role, thinned_curve
 
 
 def run_with(env_steps: list[float], returns: list[float]) -> Results:
@@ -25,6 +26,27 @@ def test_a_curve_that_begins_late_is_not_judged_by_its_better_part() -> None:
 def test_curves_without_common_steps_are_not_compared() -> None:
     assert mean_returns({"a": run_with([0.0, 1.0], [0.0, 1.0]), "b": run_with([2.0, 3.0], [0.0, 1.0])})["a"] == []
     assert mean_returns({"a": Results("small", "inline", [])}) == {"a": []}
+
+
+def test_what_else_an_environment_measures_is_compared_over_common_steps_too(tmp_path: Path) -> None:
+    def run_to(last: int) -> Results:
+        path = tmp_path / "metrics.jsonl"
+        lines = [
+            {"update": n, "env_steps": n, "wall_s": 0.1 * n, "return_mean": 1.0, "converged_mean": n / 100}
+            for n in range(last + 1)
+        ]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        curve = thinned_curve(path, [Taken(1.0, last + 1)])
+        return Results("small", "inline", [CellResult(Cell({}, 1, ()), {}, curve, [1.0])])
+
+    means = mean_returns({"long": run_to(100), "short": run_to(50)}, "converged_mean")
+    assert [round(mean, 6) for (mean,) in means.values()] == [0.25, 0.25], "and not 0.5 of the longer run"
+
+
+def test_what_an_environment_does_not_measure_is_no_curve(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1, "env_steps": 1, "wall_s": 0.1, "return_mean": 1.0}\n')
+    assert set(thinned_curve(path, [Taken(1.0, 1)])) == {"env_steps", "wall_s", "return_mean"}
 
 
 def test_what_sleeps_imply() -> None:

@@ -60,6 +60,17 @@ def test_a_report_is_made_of_whatever_cells_have_ended(name: str, scale: str) ->
         study.report(Results(whole.scale, whole.engine, some))
 
 
+def test_workflows_are_compared_with_nothing_asleep_too() -> None:
+    made = get_study("workflows").report(fake_results(get_study("workflows"), "small"))
+    (real,) = (finding for finding in made.findings if finding.name.endswith("_with_nothing_asleep"))
+    assert not real.emulated
+    assert "sleep" not in real.explanation
+    assert {figure.name for figure in made.figures if not figure.emulated} == {"rates-real", "returns"}
+    at_paper = get_study("workflows").report(fake_results(get_study("workflows"), "paper"))
+    names = [finding.name for finding in at_paper.findings]
+    assert names == ["queue_beats_blocking_async", "more_actors_do_not_help_one_learner"], "nothing sleeps there anyway"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_sleeps_is_said_on_the_picture_and_with_the_finding(name: str) -> None:
     study = get_study(name)

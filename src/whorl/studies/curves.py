@@ -21,10 +21,10 @@ def of_common_seeds(groups: Mapping[str, Results]) -> dict[str, Results]:
     }
 
 
-def mean_returns(groups: Mapping[str, Results]) -> dict[str, list[float]]:
-    """The mean of each run's curve over environment steps, from where the last of them all begins to where the first
-    ends."""
-    curves = {name: [curve for curve in group.curves() if len(curve[0]) > 1] for name, group in groups.items()}
+def mean_returns(groups: Mapping[str, Results], of: str = "return_mean") -> dict[str, list[float]]:
+    """The mean of each run's curve (of returns, or of another mean) over environment steps, from where the last of them
+    all begins to where the first ends."""
+    curves = {name: [one for one in group.curves(y=of) if len(one[0]) > 1] for name, group in groups.items()}
     every = [xs for few in curves.values() for xs, _ in few]
     if not every:
         return {name: [] for name in groups}

@@ -13,7 +13,7 @@ MINUTES: dict[str, tuple[float, float]] = {
     "vtrace": (0.1, 2.0),
     "priorities": (0.2, 2.1),
     "windows": (0.2, 7.0),
-    "workflows": (0.6, 6.0),
+    "workflows": (0.9, 8.7),
     "learners": (0.7, 12.0),
     "data-generation": (0.1, 0.2),
     "elastic": (0.6, 5.9),

@@ -18,6 +18,8 @@ from whorl.types import Array
 
 MOST_POINTS = 200
 CURVES = ("env_steps", "wall_s", "return_mean")
+MORE_CURVES = ("converged_mean",)
+"""Kept where the environment has them (the Booster)."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class CellResult:
     """What its commands left: ``result`` (the run's ``result.json``), ``metrics`` (its
     last line), ``found`` (of a probe), ``storage_bytes``, ``storage`` (bytes by kind of role)."""
     curve: dict[str, list[float]]
-    """``env_steps``, ``wall_s`` (see ``since_start``) and ``return_mean`` of a run, thinned out."""
+    """``CURVES`` of a run, and those of ``MORE_CURVES`` that it has, thinned out; ``wall_s`` is ``since_start``."""
     seconds: list[float]
     """Of each command, start and end of its processes included."""
     origin: str = ""
@@ -109,10 +111,10 @@ class Results:
                 shares.append(sum(same is True for same in found) / len(found))
         return shares
 
-    def curves(self, x: str = "env_steps") -> list[tuple[Array, Array]]:
-        """Mean returns over ``env_steps`` or ``wall_s``, one for each cell that has any."""
-        known = [one.curve for one in self.cells if one.curve.get("return_mean")]
-        return [(np.array(curve[x], float), np.array(curve["return_mean"], float)) for curve in known]
+    def curves(self, x: str = "env_steps", y: str = "return_mean") -> list[tuple[Array, Array]]:
+        """Mean returns, or another mean, over ``env_steps`` or ``wall_s``, one for each cell that has any."""
+        known = [one.curve for one in self.cells if one.curve.get(y)]
+        return [(np.array(curve[x], float), np.array(curve[y], float)) for curve in known]
 
     @property
     def cores(self) -> int | None:
@@ -179,7 +181,8 @@ def thinned_curve(metrics: Path, commands: Sequence[Taken]) -> dict[str, list[fl
     if not len(known):
         return {}
     chosen = known[np.unique(np.linspace(0, len(known) - 1, min(MOST_POINTS, len(known))).round().astype(int))]
-    return {name: [float(value) for value in columns[name][chosen]] for name in CURVES}
+    more = [name for name in MORE_CURVES if name in columns and np.isfinite(columns[name][chosen]).all()]
+    return {name: [float(value) for value in columns[name][chosen]] for name in (*CURVES, *more)}
 
 
 def since_start(wall_s: Array, commands: Sequence[Taken]) -> Array:

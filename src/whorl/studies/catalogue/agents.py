@@ -48,6 +48,7 @@ LONGER: dict[Scale, dict[str, dict[str, int]]] = {
 """Of agents that take few gradient steps for each environment step: their presets are made for 250,000 to 1,500,000 of
 them, DQN's for 100,000. Where two are compared, it is over the steps that both have."""
 LAST = "over the run's last 100 episodes"
+BOTH = "over the environment steps that both have"
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
@@ -73,33 +74,32 @@ def report(results: Results) -> Report:
     booster = results.where(env="whorl/Booster-v0").by("agent")
     pendulum = results.where(env="Pendulum-v1").by("agent")
     solved = [_comes_to_200(name, cartpole.get(name)) for name in DISCRETE if name != "impala"]
-    means = mean_returns({name: booster[name] for name in ("a2c", "dqn-lstm") if name in booster})
+    sides = {name: booster[name] for name in ("a2c", "dqn-lstm") if name in booster}
+    means, more = mean_returns(sides), mean_returns(sides, "converged_mean")
     areas = [means.get(name, []) for name in ("a2c", "dqn-lstm")]
+    shares = [[100 * share for share in more.get(name, [])] for name in ("a2c", "dqn-lstm")]
+    few_updates = "Likely: A2C takes few gradient steps for each environment step, and LSTM DQN many."
     converged = judge(
         "a2c_converges_faster_than_lstm_dqn",
         "A2C converges faster than LSTM DQN on the Booster",
         _difference(*areas),
         above=0.0,
         since="as fast",
-        unit="of mean return over the environment steps that both have",
+        unit=f"of mean return {BOTH}",
         published="slightly faster",
-        because=_beside(areas, "mean return"),
-        otherwise=f"{_beside(areas, 'mean return')} Likely: its preset is made for many more environment steps.",
+        seen=_beside(areas, "mean return"),
+        otherwise=few_updates,
     )
-    shares = [
-        [100 * share for share in booster[name].numbers("metrics.converged_mean")] if name in booster else []
-        for name in ("a2c", "dqn-lstm")
-    ]
     within = judge(
         "a2c_is_converged_more_often_than_lstm_dqn",
-        f"A2C holds the magnet current within its tolerance more often than LSTM DQN, {LAST}",
+        f"A2C holds the magnet current within its tolerance more often than LSTM DQN, {BOTH}",
         _difference(*shares),
         above=0.0,
         since="as often",
         unit="percentage points of the ticks",
         published="slightly faster (of what it calls converged; no figure)",
-        because=_beside(shares, "% of ticks"),
-        otherwise=f"{_beside(shares, '% of ticks')} Likely: its preset is made for many more environment steps.",
+        seen=_beside(shares, "% of ticks"),
+        otherwise=few_updates,
     )
     ends = [_final(pendulum.get(name)) for name in ("td3", "ddpg")]
     matched = judge(
@@ -110,9 +110,8 @@ def report(results: Results) -> Report:
         since="some 5 % of what lies between a random policy and a good one: a convention",
         unit="of return, TD3 less DDPG",
         published="TD3 matched DDPG (sync)",
-        because=_beside(ends, "return", ("TD3", "DDPG")),
-        otherwise=f"{_beside(ends, 'return', ('TD3', 'DDPG'))} Likely: TD3 lets its policy learn from every second "
-        "update only, and is behind in so short a run.",
+        seen=_beside(ends, "return", ("TD3", "DDPG")),
+        otherwise="Likely: TD3 lets its policy learn from every second update only, and is behind in so short a run.",
     )
     findings: list[Finding] = [*solved, converged, within, matched]
     held = {name: _final(group) for name, group in results.where(env="whorl/BoosterContinuous-v0").by("agent").items()}
@@ -145,12 +144,17 @@ def report(results: Results) -> Report:
     rows = []
     for (env, agent), group in results.by("env", "agent").items():
         converged_percent = [100 * share for share in group.numbers("metrics.converged_mean")]
+        steps = group.numbers("result.env_steps")
         columns = (group.numbers("result.episodes"), _final(group), _best(group), converged_percent)
-        rows.append((env, agent, *(f"{estimate(values).value:.1f}" if values else "-" for values in columns)))
-    header = ("environment", "agent", "episodes", "mean return at the end", "best mean return", "converged, %")
+        shown = (f"{estimate(values).value:.1f}" if values else "-" for values in columns)
+        rows.append((env, agent, f"{estimate(steps).value:,.0f}" if steps else "-", *shown))
+    header = (
+        *("environment", "agent", "environment steps", "episodes"),
+        *("mean return at the end", "best mean return", "converged, %"),
+    )
     note = (
         f"Mean returns at the end are {LAST}. Converged: ticks on which the magnet current is within a tolerance of "
-        "its optimum, in the same episodes."
+        "its optimum, in the same episodes. Agents with unlike numbers of environment steps do not compare here."
     )
     table = Table("Interquartile means over seeds", header, rows, note)
     remarks = ["The Booster is a physics-based stand-in, as the original's records cannot be had here."]
@@ -172,10 +176,9 @@ def _comes_to_200(name: str, group: Results | None) -> Finding:
         since="the document's mark",
         unit="best mean return",
         published="A2C and A3C came to 200 with the off-policy correction" if does else "DQN, MLP or LSTM, did not",
-        because=shown + (" Here data is fresh, and needs no correction." if name == "a2c" else ""),
-        otherwise=shown
-        if does
-        else f"{shown} Likely because stored transitions are what they should be (s, a, r, s').",
+        seen=shown,
+        because="Here data is fresh, and needs no correction." if name == "a2c" else "",
+        otherwise="" if does else "Likely because stored transitions are what they should be (s, a, r, s').",
     )
 
 
