@@ -221,7 +221,9 @@ def test_table_iii(dry_run: DryRun) -> None:
     assert [(config.resources.actors, config.resources.cpus_per_actor) for config in configs] == [*TABLE_III * SEEDS]
     for config in configs:
         assert config.resources.envs_per_actor == config.resources.cpus_per_actor == config.env.kwargs["threads"]
-        assert (config.agent_name, config.engine.name, config.run.steps) == ("ppo", "local", STEPS)
+        assert (config.agent_name, config.engine.name, config.run.steps) == ("ppo", "ray", STEPS), (
+            "on local, nobody sets the CPUs of a worker aside"
+        )
     assert printed.options["nodes"] == "1"
     assert int(printed.options["cpus-per-task"]) >= max(workers * cpus for workers, cpus in TABLE_III)
     assert "caption says IMPALA and Ape-X where its figure shows PPO" in printed.notes

@@ -52,6 +52,17 @@ def test_every_finding_rests_on_enough_seeds_and_counts_nothing_else_as_one(name
         assert figure.caption.endswith(".")
 
 
+@pytest.mark.parametrize(("name", "scale"), [*product(NAMES, ("small", "paper"))])
+def test_a_caption_that_makes_a_claim_says_what_was_found_of_it(name: str, scale: str) -> None:
+    made = get_study(name).report(fake_results(get_study(name), scale))  # type: ignore[arg-type]
+    for figure in made.figures:
+        places = sorted((figure.caption.find(one.claim), one.state) for one in made.findings)
+        places = [place for place in places if place[0] >= 0]
+        ends = [*(start for start, _ in places), None][1:]
+        for (start, state), end in zip(places, ends, strict=True):
+            assert state in figure.caption[start:end], figure.name
+
+
 @pytest.mark.parametrize(("name", "scale"), [*product(NAMES, SCALES)])
 def test_a_report_is_made_of_whatever_cells_have_ended(name: str, scale: str) -> None:
     study = get_study(name)
@@ -69,6 +80,40 @@ def test_workflows_are_compared_with_nothing_asleep_too() -> None:
     at_paper = get_study("workflows").report(fake_results(get_study("workflows"), "paper"))
     names = [finding.name for finding in at_paper.findings]
     assert names == ["queue_beats_blocking_async", "more_actors_do_not_help_one_learner"], "nothing sleeps there anyway"
+
+
+def test_a_resized_run_is_held_against_fixed_numbers_phase_by_phase() -> None:
+    study = get_study("elastic")
+    taken = {"schedule": [19.8], "restart": [6.0, 7.0, 11.0], "fixed-most": [10.0], "fixed-half": [20.0]}
+    results = fake_results(study, "small")
+    curve = {"env_steps": [0.0, 9216.0], "wall_s": [0.0, 18.0], "return_mean": [1.0, 1.0]}
+    results = replace(
+        results,
+        cells=[replace(one, seconds=taken.get(one.cell.labels["way"], [30.0]), curve=curve) for one in results],
+    )
+    made = study.report(results)
+    (close,) = (one for one in made.findings if one.name == "resized_run_takes_what_fixed_numbers_imply")
+    assert close.measured == pytest.approx(19.8 / 20.0), "a third of each of 10, 20 and 30 s"
+    assert close.state == "as expected"
+    assert made.tables[1].rows[0] == ("3,072", "4", "6.0", "6.0", "15 min: 2 M steps, 128 workers")
+    assert made.tables[1].rows[2] == ("3,072", "1", "7.8", "11.0", "44 min: 5 M steps, 32 workers")
+
+
+def test_one_worker_is_slowest_only_if_every_other_number_is_faster() -> None:
+    study = get_study("node-shape")
+    results = fake_results(study, "small")
+
+    def slowest(rates: dict[int, float]) -> str:
+        cells = [
+            replace(one, values={"result": {"env_steps_per_s": rates[one.cell.labels["workers"]]}}) for one in results
+        ]
+        (found,) = (
+            one for one in study.report(replace(results, cells=cells)).findings if one.name == "one_worker_is_slowest"
+        )
+        return found.state
+
+    assert slowest({1: 100.0, 2: 110.0, 4: 120.0, 8: 130.0}) == "as expected"
+    assert slowest({1: 100.0, 2: 90.0, 4: 120.0, 8: 130.0}) == "the contrary"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -24,6 +24,23 @@ SIZES: dict[Scale, tuple[int, int, int, int, int]] = {
     "paper": (3, 7, 9, 111, 0),
 }
 """Seeds, workers, environments of each, rows, environment steps: of three updates or more, to have a rate."""
+EMULATED = "processes of one machine that send messages stand in for several nodes"
+"""Below paper scale."""
+_XC, _CS = (
+    " and ".join(f"{one.minutes:.0f}" for one in TABLE_II_RESULTS if one.platform.startswith(name))
+    for name in ("XC", "CS")
+)
+PUBLISHED_TIMES = (
+    f"Published times (A2C and PPO) are shorter on {TABLE_II_XC.nodes} nodes, {_XC} min, than on the dense one, {_CS} "
+    f"min, likely because those have {TABLE_II_XC.nodes} x {TABLE_II_XC.cpus} CPUs and this one {TABLE_II_CS.cpus}."
+)
+ONE_OF_XC = (
+    "This job asks for the nodes of XC; cells of the shape 'one node' get one of them, and not the denser one of CS."
+)
+ON_ONE_MACHINE = (
+    "Here both shapes have the same CPUs, those of one machine: 'messages only' are processes on it that share no "
+    "memory, in place of nodes. So only what messages cost is left, and the ratio of rates is expected below 1."
+)
 BATCH = (
     "Published fragments are of 100 rows and batches of 7,000 environment steps, which 7 workers with 9 environments "
     "cannot fill evenly. An update takes one fragment of each environment here: those of 111 rows make batches of "
@@ -43,8 +60,14 @@ def cells(scale: Scale, engine: str) -> list[Cell]:
             training = replace(training, steps=steps, options=options, settings={})
         more: dict[str, Any] = {"engine.one_sided": "never"} if chosen == "mpi" else {}
         training = replace(training, settings={**training.settings, "agent.rows": rows, **more})
-        found.append(training.cell({"game": game, "agent": row.agent, "shape": shape}, seed))
+        labels = {"game": game, "agent": row.agent, "shape": shape}
+        found.append(training.cell(labels, seed, "" if shape == "one node" else emulated(scale)))
     return found
+
+
+def emulated(scale: Scale) -> str:
+    """What stands in for nodes at a scale."""
+    return "" if scale == "paper" else EMULATED
 
 
 def report(results: Results) -> Report:
@@ -66,7 +89,8 @@ def report(results: Results) -> Report:
             published="Qbert: "
             + "; ".join(f"{one.platform}: {one.minutes:.0f} min" for one in TABLE_II_RESULTS if one.agent == row.agent),
             because="A trajectory takes far longer to collect than to send.",
-            otherwise="On few cores, whoever carries messages takes time from who learns.",
+            otherwise=f"Likely: on {results.cores_shown}, whoever carries messages takes time from who learns.",
+            emulated=emulated(results.scale),
         )
         for row in TABLE_II
     ]
@@ -79,9 +103,10 @@ def report(results: Results) -> Report:
         since="all of them, as sync is exact",
         unit="of the agents and games",
         published="Qbert: rewards of 15,101 and 4,193 (A2C), 12,775 and 6,998 (PPO)",
-        because="In sync the result does not depend on where processes live; the published rewards differ by chance "
-        "or by settings that are not given.",
+        because="In sync the result does not depend on where processes live; likely the published rewards differ by "
+        "chance, or by settings that are not given.",
         otherwise="A run whose shape changes its result is not exact.",
+        emulated=emulated(results.scale),
     )
     rows = [(one.platform, one.agent, f"{one.reward:,.0f}", f"{one.minutes:.1f} min") for one in TABLE_II_RESULTS]
     return Report(
@@ -90,15 +115,16 @@ def report(results: Results) -> Report:
             Bars(
                 name="rates",
                 title=f"{' and '.join(GAMES)}: rates on both shapes, mean of the games",
-                caption="; ".join(f"{one.claim}: {one.shown}" for one in near) + ".",
+                caption="; ".join(f"{one.claim}: {one.shown}, {one.state}" for one in near) + ".",
                 x="agent, shape",
                 y="environment steps per second",
                 groups=rates,
+                emulated=emulated(results.scale),
             ),
             *(_returns(game, group, equal) for game, group in results.by("game").items()),
         ],
         [Table("Published: Qbert, 10 M steps", ("platform", "agent", "reward", "time"), rows)],
-        [BATCH],
+        [PUBLISHED_TIMES, *((ONE_OF_XC, BATCH) if results.scale == "paper" else (ON_ONE_MACHINE,))],
     )
 
 
@@ -113,6 +139,7 @@ def _returns(game: str, group: Results, equal: Finding) -> Curves:
         x="seconds since the first process's start",
         y="mean return of 100 episodes",
         groups={name: side.curves("wall_s") for name, side in sides.items()},
+        emulated=emulated(group.scale),
     )
 
 
@@ -128,7 +155,7 @@ STUDY = Study(
     paper_engine="ray",
     paper_notes=(
         f"Published with P100s: XC, {TABLE_II_XC.shown}, against CS, {TABLE_II_CS.shown}.",
-        "This job asks for those of XC; cells of the shape 'one node' get one of them, and not the denser one of CS.",
+        ONE_OF_XC,
         "For CS: whorl study platforms --scale paper --study-dir studies/platforms-cs --dry-run > cs.sh, then "
         f"sbatch --nodes {TABLE_II_CS.nodes} --cpus-per-task {TABLE_II_CS.cpus} --gpus-per-node {TABLE_II_CS.gpus} "
         "cs.sh; its shape 'one node' is that of CS. The published pair is that one and 'messages only' of this job.",

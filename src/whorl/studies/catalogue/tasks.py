@@ -20,7 +20,7 @@ SIZES: dict[Scale, tuple[int, float, int, int]] = {
 """Tasks, seconds of each, rounds, and how often all of it is begun anew."""
 IDEAL = 100 * TASK_S / TASKS_REMOTE_S
 COSTS = {
-    "local": "The driver writes to each process in turn, and each is woken by its own descriptor.",
+    "local": "Likely: the driver writes to each process in turn, and each is woken by its own descriptor.",
     "mpi": "Likely it is looking for messages: MPI's own waiting spins, so a waiting rank here looks, sleeps, and "
     "looks again after at most 5 ms, and on few cores all of them take time from those who have something to say. "
     "What is added grows faster than the number of ranks.",

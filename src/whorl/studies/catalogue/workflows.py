@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from whorl.bench.learners import UPDATE_S
+from whorl.runs.status import counted
 from whorl.studies.contract import Cell, Machine, Report, Scale, Study, Training
 from whorl.studies.emulation import SLOW_LEARNER, says, slow_steps
 from whorl.studies.figures import Bars, Curves, Lines
@@ -145,7 +146,7 @@ def report(results: Results) -> Report:
     enough = max((actors for actors in crowd if actors < most), default=0.0)
     asleep = emulated(results.scale)
     faster = queue_beats_blocking(queue, blocking, results.scale)
-    shown = side_by_side({f"{actors:.0f} actors": values for actors, values in sorted(crowd.items())})
+    shown = side_by_side({counted(int(actors), "actor"): values for actors, values in sorted(crowd.items())})
     saturated = judge(
         "more_actors_do_not_help_one_learner",
         f"{most:.0f} actors on one learner are no faster than {enough:.0f}",
