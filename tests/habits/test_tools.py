@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -37,6 +39,40 @@ def test_what_is_wrong_with_a_page_is_said(tmp_path: Path) -> None:
         "docs/decisions/0001-first.md: no page links here; link it from docs/index.md",
         "docs/decisions/0001-first.md: not in docs/decisions/index.md; add its line there",
     ]
+
+
+def test_studies_that_are_not_whole_are_not_kept_and_touch_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, results = load("keep_studies"), tmp_path / "results"
+    monkeypatch.setattr(keep, "RESULTS", results)
+
+    def run(*studies: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["keep_studies.py", *studies, "--date", "2026-01-02"])
+        keep.main()
+
+    def left(folder: Path, name: str, **others: object) -> None:
+        (folder / f"{name}-small").mkdir(parents=True)
+        found = {"failed": [], "from": ["commit abc"], "findings": [], "took_s": 60.0, **others}
+        (folder / f"{name}-small" / "findings.json").write_text(json.dumps(found))
+        (folder / f"{name}-small" / "report.html").write_text(folder.name)
+
+    left(tmp_path / "first", "vtrace")
+    run(f"{tmp_path / 'first'}")
+    kept = results / "studies-2026-01-02" / "vtrace-small" / "report.html"
+    left(tmp_path / "second", "vtrace")
+    left(tmp_path / "second", "windows", **{"from": ["commit abc with changes"]})
+    with pytest.raises(SystemExit, match="windows-small: not all cells have results, or some are from a commit with"):
+        run(f"{tmp_path / 'second'}")
+    assert kept.read_text() == "first", "nothing was copied"
+    left(tmp_path / "third", "windows")
+    run(f"{tmp_path / 'third'}")
+    page = (results / "studies-2026-01-02.md").read_text()
+    assert "Studies at scale `small`, each as `whorl study NAME --scale small` runs it: 2 studies in 2 min" in page
+    assert "Kept as they were, and not copied with the others: vtrace." in page
+    overview = (kept.parents[1] / "overview-small.html").read_text()
+    assert 'href="vtrace-small/report.html"' in overview
+    assert "<li>tetris was not run</li>" in overview
 
 
 def test_verification_goes_on_where_it_stopped(tmp_path: Path) -> None:

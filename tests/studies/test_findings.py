@@ -36,17 +36,22 @@ def test_all_studies_are_on_one_page(tmp_path: Path) -> None:
     for number, found in enumerate((Estimate(2.0, 1.5, 2.5, 3), None)):
         (tmp_path / f"study-{number}").mkdir()
         findings = [judge("a", f"<Claim> {number}", found, above=1.0, unit="times", emulated="half of <it>")]
-        write_findings(tmp_path / f"study-{number}" / "findings.json", "name", "small", "inline", findings)
+        failed = ["that-one"] * number
+        path = tmp_path / f"study-{number}" / "findings.json"
+        write_findings(path, "name", "small", "inline", findings, failed=failed)
     folders = {"First & last": tmp_path / "study-0", "Second": tmp_path / "study-1", "Failed": tmp_path / "study-2"}
-    page = write_overview(tmp_path, "small", folders).read_text()
+    left_out = ["the study <x> needs what is not installed"]
+    page = write_overview(tmp_path, "small", folders, left_out).read_text()
     assert (tmp_path / "overview-small.html").is_file()
     assert '<a href="study-0/report.html">First &amp; last</a>' in page
     assert "&lt;Claim&gt; 0" in page
     assert "2 [1.5, 2.5] times" in page
     assert "NO (not measured)" in page
     assert "Emulated: half of &lt;it&gt;." in page
-    assert "As expected: 1. Contrary, undecided or not measured: 1." in page
-    assert "Failed" not in page
+    assert "As expected: 1. Contrary, undecided or not measured: 1. Each interval is of 95 %" in page
+    assert "<h2>Failed</h2><p>Failed: no cell left a result; see the logs in study-2/cells.</p>" in page
+    assert "<p>1 cell failed: that-one.</p>" in page
+    assert "<h2>Left out</h2><ul><li>the study &lt;x&gt; needs what is not installed</li></ul>" in page
 
 
 def test_findings_are_plain_json(tmp_path: Path) -> None:
@@ -90,6 +95,13 @@ def test_what_is_called_alike_lies_between_two_borders(found: Estimate, verdict:
     finding = judge("name", "Claim", found, between=(0.9, 1.1), unit="times", since="a tenth is a tie", **words)
     assert (finding.verdict, finding.expected) == (verdict, "between 0.9 and 1.1 times (a tenth is a tie)")
     assert finding.explanation.startswith(begins)
+
+
+def test_a_single_seed_has_no_interval() -> None:
+    finding = judge("name", "Claim", Estimate(3.0, 3.0, 3.0, 1), above=1.0, unit="times")
+    assert (finding.interval, finding.shown) == (None, "3 times (1 seed)")
+    assert finding.measured == 3.0
+    assert judge("name", "Claim", Estimate(3.0, 2.0, 4.0, 2), above=1.0, unit="%").shown == "3 [2, 4] %"
 
 
 def test_nothing_at_all_is_at_most_nothing() -> None:

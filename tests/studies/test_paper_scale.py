@@ -68,8 +68,8 @@ class Printed:
         self.trainings: list[tuple[str, str, Config]] = []
         """Name of the cell, agent as it is typed, resolved config."""
         for before, line in pairwise(lines):
-            if line.startswith("# whorl train "):
-                words = tuple(shlex.split(line.removeprefix("# ")))
+            if training := re.match(r"# whorl (?:slurm .* -- )?(train .*)", line):
+                words = ("whorl", *shlex.split(training[1]))
                 (config,) = training_configs(Cell({}, 1, (words,)))
                 self.trainings.append((before.removeprefix("# "), words[2], config))
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import sys
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from whorl.runs.plot import figure_class
+from whorl.studies import findings
 from whorl.studies.catalogue import windows
 from whorl.studies.contract import SCALES
 from whorl.studies.durations import MINUTES, expected_s, roughly
 from whorl.studies.figures import DPI, NARROW, Bars, Curves, Lines
-from whorl.studies.findings import FEWEST_SEEDS
+from whorl.studies.findings import FEWEST_SEEDS, Finding, judge
 from whorl.studies.learners_sizes import OFF_POLICY
 from whorl.studies.published import redundant_share
 from whorl.studies.registry import NAMES, get_study
@@ -124,11 +127,72 @@ def test_what_sleeps_is_said_on_the_picture_and_with_the_finding(name: str) -> N
     if all(one.cell.emulated for one in results):
         assert all(figure.emulated for figure in made.figures)
         assert all(finding.emulated for finding in made.findings)
-    elif any(one.cell.emulated for one in results):
-        assert any(figure.emulated for figure in made.figures)
-        assert any(finding.emulated for finding in made.findings)
-    else:
-        assert not any(one.emulated for one in (*made.figures, *made.findings))
+        return
+    # Those that come out otherwise when only emulated cells do are the ones that rest on them.
+    other = study.report(replace(results, cells=[_otherwise(one) for one in results]))
+    for before, after in zip(made.findings, other.findings, strict=True):
+        assert bool(before.emulated) == (before.measured != after.measured), before.name
+    for figure, changed in zip(made.figures, other.figures, strict=True):
+        assert bool(figure.emulated) == (figure.csv() != changed.csv()), figure.name
+
+
+def _otherwise(one: CellResult) -> CellResult:
+    """An emulated cell with other numbers, which differ from its neighbours' otherwise too."""
+    if not one.cell.emulated:
+        return one
+    factor = 2 + sum(map(ord, one.cell.name)) % 13 / 10
+
+    def changed(value: object) -> Any:
+        if isinstance(value, dict):
+            return {name: changed(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [changed(one) for one in value]
+        return value * factor if isinstance(value, float) else value
+
+    return replace(one, values=changed(one.values), curve=changed(one.curve))
+
+
+JUDGED = (
+    "vtrace", "priorities", "windows", "learners", "data-generation", "seed-inference", "resources", "data-parallel",
+    "scaling", "atari-throughput", "tetris",
+)  # fmt: skip
+"""Studies whose explanations of the contrary are marked as likely."""
+
+
+@pytest.mark.parametrize(("name", "scale"), [*product(NAMES, ("small", "paper"))])
+def test_what_is_undecided_is_explained_by_nothing_and_the_contrary_by_what_is_likely(
+    name: str, scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: dict[str, dict[str, str]] = {}
+
+    def heard(name: str, *rest: Any, **words: Any) -> Finding:
+        said[name] = words
+        return judge(name, *rest, **words)
+
+    study = get_study(name)
+    for module in [module for path, module in sys.modules.items() if path.startswith("whorl.studies.")]:
+        if getattr(module, "judge", None) is judge and module is not findings:
+            monkeypatch.setattr(module, "judge", heard)
+    results = fake_results(study, scale)  # type: ignore[arg-type]
+    for state in ("undecided", "the contrary", "as expected"):
+        monkeypatch.setattr(findings.Expectation, "state", lambda self, found, state=state: state)
+        for finding in study.report(results).findings:
+            if finding.seeds < FEWEST_SEEDS:
+                continue
+            words = said[finding.name]
+            seen, because, otherwise = (words.get(part, "") for part in ("seen", "because", "otherwise"))
+            assert finding.explanation.startswith(seen), finding.name
+            told = finding.explanation.removeprefix(seen).strip()
+            if state == "undecided":
+                assert told.startswith("Undecided: "), finding.name
+                assert not because or because not in finding.explanation, finding.name
+                assert not otherwise or otherwise not in finding.explanation, finding.name
+            elif state == "the contrary":
+                assert told == f"The contrary was found. {otherwise}".strip(), finding.name
+                fault = "fault of this implementation"
+                assert not otherwise or name not in JUDGED or "ikely" in otherwise or fault in otherwise, otherwise
+            else:
+                assert told == (because or ("" if seen else "As expected.")), finding.name
 
 
 def test_windows_are_expected_to_clash_as_the_formula_says_and_no_otherwise() -> None:
@@ -173,7 +237,9 @@ def test_a_picture_has_a_form_for_phones_and_says_its_seeds(tmp_path: Path) -> N
     assert "There is nothing to show" not in page
     assert page.count("<source media=") == page.count("<img ") > 0
     seeds = {cell.seed for cell in study.cells("small", "inline")}
-    assert f"{len(seeds)} seeds, every one of them shown." in page
+    assert f"{len(seeds)} seeds, a thin line for each." in page
+    assert f"{len(seeds)} seeds, a dot for each." in page
+    assert "<pre>export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1</pre>" in page
     lines = [([0.0, 1.0], [0.0, 1.0])] * 2
     uneven = Curves(name="n", title="t", caption="c.", x="x", y="y", groups={"a": lines, "b": lines[:1]})  # type: ignore[dict-item]
     assert uneven.seeds == "1 to 2 seeds"

@@ -24,6 +24,7 @@ def test_a_dry_run_tells_roughly_how_long_it_takes(capsys: pytest.CaptureFixture
     count = len(get_study("vtrace").cells("small", "inline"))
     assert lines[1].startswith(f"# vtrace, scale small, engine inline: {count} cells, about ")
     assert lines[1].endswith("on 2 quiet cores")
+    assert lines[2] == "export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1"
     whole = printed(capsys, "all", "smoke", None, None)
     assert whole[1].startswith(f"# {len(NAMES)} studies, about ")
 
@@ -42,7 +43,9 @@ def test_paper_scale_is_a_batch_script_that_runs_the_study(capsys: pytest.Captur
     assert "#SBATCH --nodes=16" in lines
     assert "#SBATCH --cpus-per-task=36" in lines
     assert [line for line in lines if not line.startswith("#")] == ["exec whorl study scaling --scale paper"]
-    assert any("whorl train ppo atari/Qbert-v0" in line for line in lines), "what it runs, as comments"
+    train = "# whorl slurm --nodes 16 --cpus-per-node 36 -- train ppo atari/Qbert-v0 "
+    assert any(line.startswith(train) for line in lines), "what it runs, as comments"
+    assert "# export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1" in lines
     named = printed(capsys, "windows", "paper", "local", Path("a b"))
     assert "exec whorl study windows --scale paper --engine local --study-dir 'a b'" in named
 
@@ -63,3 +66,4 @@ def test_in_a_job_of_several_nodes_trainings_use_them_all(monkeypatch: pytest.Mo
     ]
     alone = Cell({"a": 1}, 1, (("whorl", "train", "ppo", "X-v0", "--engine", "local"),))
     assert alone.executable(tmp_path, words) == alone.executable(tmp_path)
+    assert spread.shown("there", words)[1] == "whorl slurm --nodes 2 --cpus-per-node 36 -- resume there"

@@ -14,6 +14,8 @@ from whorl.studies.stats import (
     fit_speed_up,
     interquartile_mean,
     ratio,
+    speed_up_terms,
+    widening,
 )
 
 
@@ -72,6 +74,10 @@ def test_a_band_lies_around_the_middle_of_curves() -> None:
     assert middle == pytest.approx([1.0, 20.0])
     assert (low <= middle).all()
     assert (middle <= high).all()
+    alone = [estimate(column) for column in ([0.0, 1.0, 2.0], [10.0, 20.0, 30.0])]
+    assert low == pytest.approx([one.low for one in alone], rel=1e-9), "as of any three numbers"
+    assert high == pytest.approx([one.high for one in alone], rel=1e-9)
+    assert (low[1], high[1]) == pytest.approx((20 - 10 * widening(3), 20 + 10 * widening(3)))
 
 
 def test_the_terms_of_a_speed_up_are_found_again() -> None:
@@ -80,6 +86,22 @@ def test_the_terms_of_a_speed_up_are_found_again() -> None:
     found = fit_speed_up(workers, list(true.at(np.array(workers))))
     assert (found.contention, found.coherence) == pytest.approx((0.05, 0.002))
     assert true.at(4) == pytest.approx(4 / (1 + 0.05 * 3 + 0.002 * 12))
+
+
+def test_intervals_of_the_terms_cover_what_they_should() -> None:
+    """Of 60 samples of three seeds, rates with 3 % of noise."""
+    true, rng, sizes = SpeedUp(0.05, 0.002), np.random.default_rng(1), (1, 2, 4, 8, 16)
+    held = np.zeros(2, int)
+    for _ in range(60):
+        rates = {n: list(500 * true.at(n) * (1 + 0.03 * rng.standard_normal(3))) for n in sizes}
+        contention, coherence = speed_up_terms(rates, resamples=100)
+        held += (
+            contention.low <= true.contention <= contention.high,
+            coherence.low <= true.coherence <= coherence.high,
+        )
+        assert min(contention.low, coherence.low) >= 0
+        assert contention.seeds == 3
+    assert (held >= 57).all(), held
 
 
 def test_a_speed_up_has_no_negative_terms() -> None:

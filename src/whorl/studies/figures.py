@@ -54,6 +54,8 @@ class Figure:
     emulated: str = ""
     """What is not real, said on the plot itself."""
     header: ClassVar[Sequence[str]] = ()
+    seed_form: ClassVar[str] = "a dot for each"
+    """How seeds are drawn."""
 
     def rows(self) -> Iterator[Row]:
         """Everything that is drawn."""
@@ -121,6 +123,7 @@ class Curves(Figure):
 
     groups: Mapping[str, Sequence[tuple[Array, Array]]]
     header: ClassVar[Sequence[str]] = ("group", "seed number", "x", "y")
+    seed_form: ClassVar[str] = "a thin line for each"
 
     def rows(self) -> Iterator[Row]:
         for name, lines in self.groups.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +35,7 @@ class Finding:
     """What the documents report; empty where they give no figure."""
     measured: float | None
     interval: tuple[float, float] | None
-    """With 95 % confidence."""
+    """With 95 % confidence; None of a single seed."""
     unit: str
     seeds: int
     verdict: Literal["yes", "no"]
@@ -47,11 +47,10 @@ class Finding:
 
     @property
     def shown(self) -> str:
-        """``1.31 [1.25, 1.38] times``."""
-        if self.measured is None or self.interval is None:
+        """``1.31 [1.25, 1.38] times``, or ``1.31 times (1 seed)``."""
+        if self.measured is None:
             return "not measured"
-        low, high = self.interval
-        return f"{plain_number(self.measured)} [{plain_number(low)}, {plain_number(high)}] {self.unit}".strip()
+        return with_interval(self.measured, self.interval, self.unit)
 
 
 @dataclass(frozen=True)
@@ -143,10 +142,9 @@ def judge(
     else:
         told = f"Undecided: the interval holds {expectation.borders}. More seeds might decide it."
     text = f"{seen} {told}".strip()
-    interval = (found.low, found.high)
     verdict: Literal["yes", "no"] = "yes" if state == "as expected" else "no"
     return Finding(
-        name, claim, expected, published, found.value, interval, unit, found.seeds, verdict, state, text, emulated
+        name, claim, expected, published, found.value, found.interval, unit, found.seeds, verdict, state, text, emulated
     )
 
 
@@ -211,3 +209,15 @@ def finding_of(plain: Mapping[str, Any]) -> Finding:
 def plain_number(value: float) -> str:
     """Three digits, or all of them before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def with_interval(
+    value: float,
+    interval: tuple[float, float] | None,
+    unit: str = "",
+    number: Callable[[float], str] = plain_number,
+) -> str:
+    """``1.31 [1.25, 1.38] times``; of a single seed, which has none, ``1.31 times (1 seed)``."""
+    if interval is None:
+        return " ".join(filter(None, (number(value), unit, "(1 seed)")))
+    return f"{number(value)} [{number(interval[0])}, {number(interval[1])}] {unit}".strip()

@@ -6,7 +6,7 @@ from whorl.studies.catalogue import workflows
 from whorl.studies.contract import Report, Scale, Table
 from whorl.studies.curves import mean_returns, of_common_seeds
 from whorl.studies.figures import Bars, Curves, Figure, Lines
-from whorl.studies.findings import Finding, judge, plain_number, side_by_side
+from whorl.studies.findings import Finding, judge, plain_number, side_by_side, with_interval
 from whorl.studies.learners_sizes import (
     EMULATED,
     NEAR,
@@ -113,8 +113,9 @@ def _time_saved(bound: Results, scale: Scale) -> list[Finding]:
         unit="% less time for the same environment steps",
         published=f"{MANY_LEARNERS_SAVED_PERCENT:.0f} % (20 learners and 120 actors), "
         f"{LEARNERS_TIME_PERCENT:.0f} % (8 and 16)",
-        because=f"Steps per second: {shown}. Each learner takes a share of the updates' work.{implied}",
-        otherwise=f"Steps per second: {shown}. Learning is not the bottleneck here.{implied}",
+        seen=f"Steps per second: {shown}.{implied}",
+        because="Each learner takes a share of the updates' work.",
+        otherwise="Likely learning is not the bottleneck here.",
         emulated=says_asleep(scale),
     )
     if not asleep:
@@ -130,8 +131,9 @@ def _time_saved(bound: Results, scale: Scale) -> list[Finding]:
         above=NEAR,
         since="a tenth less passes for it: a convention",
         unit="of that rate",
-        because="Adding up gradients and handing over trajectories hides behind the sleeps.",
-        otherwise="Adding up gradients and handing over trajectories costs what no sleep explains.",
+        seen=f"Steps per second: {shown}.",
+        because="Likely adding up gradients and handing over trajectories hides behind the sleeps.",
+        otherwise="Likely adding up gradients and handing over trajectories costs what no sleep explains.",
         emulated=says_asleep(scale),
     )
     return [saved, near]
@@ -151,9 +153,8 @@ def _real_time_saved(agent: str, rates: dict[float, list[float]], processes: int
         since="as long as one learner takes",
         unit="% less time for the same environment steps",
         published=f"{MANY_LEARNERS_SAVED_PERCENT:.0f} % and {LEARNERS_TIME_PERCENT:.0f} %, a core for each process",
-        because=f"Steps per second: {shown}.",
-        otherwise=f"Steps per second: {shown}. {processes} processes share {cores}: more learners likely "
-        "bring waiting and no more work done.",
+        seen=f"Steps per second: {shown}. {processes} processes share {cores}.",
+        otherwise="More learners likely bring waiting and no more work done.",
     )
 
 
@@ -171,7 +172,11 @@ def _convergence(
             both = mean_returns(of_common_seeds({"before": by_learners[1], "after": by_learners[most]}))
             pairs = zip(both["before"], both["after"], strict=True)
             kept[agent] = [(after - before) / abs(before) for before, after in pairs]
-        why = f"updates: {_changes({agent: updates[agent]})}; how old data was: {_changes({agent: staleness[agent]})}"
+        shown = (
+            f"Updates: {_changes({agent: updates[agent]})}; how old data was: {_changes({agent: staleness[agent]})}."
+        )
+        fewer, older = _is_more(updates[agent], -1), _is_more(staleness[agent])
+        more, fresher = _is_more(updates[agent]), _is_more(staleness[agent], -1)
         losses.append(
             judge(
                 f"more_learners_cost_convergence_{agent}",
@@ -181,8 +186,9 @@ def _convergence(
                 since="no loss",
                 unit="of mean return over the run lost",
                 published="poorer convergence, because the policy is refreshed less often",
-                because=f"Likely because updates are fewer ({why}).",
-                otherwise=f"Likely because data was fewer updates old ({why}).",
+                seen=shown,
+                because=_likely({"updates are fewer": fewer, "data is older": older}),
+                otherwise=_likely({"updates are more": more, "data is fresher": fresher}),
             )
         )
     suits = judge(
@@ -193,12 +199,29 @@ def _convergence(
         since="neither keeps more",
         unit="of the size of the mean return with 1 learner",
         published="multi-learner async suits on-policy agents (no figure)",
-        because=f"Changes, as shares: {side_by_side(kept)}. Likely because the on-policy agent's data is less stale, "
-        f"while {OFF_POLICY} has its replay and gains nothing by that.",
-        otherwise=f"Changes, as shares: {side_by_side(kept)}. Likely a replay takes nothing from {OFF_POLICY} here, "
-        f"or {ON_POLICY} misses the updates that it has fewer of.",
+        seen=f"Changes, as shares: {side_by_side(kept)}.",
+        because=_likely(
+            {
+                f"{ON_POLICY}'s data is fresher, by which {OFF_POLICY} gains nothing: it has its replay": _is_more(
+                    staleness.get(ON_POLICY, {}), -1
+                )
+            }
+        ),
+        otherwise=f"Likely {OFF_POLICY}, which learns from old data anyway, bears it better.",
     )
     return losses, [suits]
+
+
+def _is_more(by_learners: dict[float, list[float]], sign: int = 1) -> bool:
+    """Whether a number grows from the fewest learners to the most; with -1, whether it falls."""
+    known = {n: estimate(values).value for n, values in by_learners.items() if values}
+    return bool(known) and sign * (known[max(known)] - known[min(known)]) > 0
+
+
+def _likely(reasons: dict[str, bool]) -> str:
+    """Of what may be the reason, what was measured to be so; empty where nothing was."""
+    true = " and ".join(reason for reason, holds in reasons.items() if holds)
+    return f"Likely because {true}." if true else ""
 
 
 def _beside(bound: Results, queues: Finding, scale: Scale) -> Table:
@@ -250,10 +273,9 @@ def _compared(results: Results, processes: int) -> Estimate | None:
 
 
 def _faster(queues: Finding) -> str:
-    if queues.measured is None or queues.interval is None:
+    if queues.measured is None:
         return "not measured"
-    value, low, high = (100 * (one - 1) for one in (queues.measured, *queues.interval))
-    return f"{value:.0f} % [{low:.0f}, {high:.0f}] faster"
+    return with_interval(queues.measured, queues.interval, "% faster", lambda times: f"{100 * (times - 1):.0f}")
 
 
 def _saved(results: Results, processes: int) -> str:
@@ -261,15 +283,15 @@ def _saved(results: Results, processes: int) -> str:
     if share is None:
         return "not at this scale"
     saved = share.percent_saved()
-    return f"{saved.value:.0f} % [{saved.low:.0f}, {saved.high:.0f}] less time"
+    return with_interval(saved.value, saved.interval, "% less time", lambda percent: f"{percent:.0f}")
 
 
 def _gain(results: Results, processes: int) -> str:
     share = _compared(results, processes)
     if share is None:
         return "not at this scale"
-    value, low, high = (100 * (1 / one - 1) for one in (share.value, share.high, share.low))
-    return f"{value:+.0f} % [{low:+.0f}, {high:+.0f}] throughput"
+    interval = share.interval and (share.high, share.low)
+    return with_interval(share.value, interval, "% throughput", lambda share: f"{100 * (1 / share - 1):+.0f}")
 
 
 def _changes(groups: dict[str, dict[float, list[float]]]) -> str:

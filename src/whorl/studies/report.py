@@ -15,7 +15,7 @@ from whorl.studies.figures import NARROW, Figure
 from whorl.studies.findings import Finding, write_findings
 from whorl.studies.machine import origin_of
 from whorl.studies.results import CellResult
-from whorl.studies.running import Failure
+from whorl.studies.running import THREADS, Failure
 
 SCALES: dict[Scale, str] = {
     "smoke": "Smoke scale: this shows that everything runs. The runs are too short and too few to carry findings.",
@@ -49,8 +49,10 @@ def write_report(
     failures: Sequence[Failure],
     facts: dict[str, Any],
     took_s: float = 0.0,
+    through: Sequence[str] = (),
 ) -> None:
-    """All that is for people and for programs: ``report.html``, ``findings.json`` and a CSV for each figure."""
+    """All that is for people and for programs: ``report.html``, ``findings.json`` and a CSV for each figure.
+    ``through`` was said before trainings that may use several nodes."""
     figures = [figure for figure in made.figures if next(figure.rows(), None)]
     for old in path.glob("*.csv"):
         old.unlink()  # of a figure that is gone
@@ -76,7 +78,7 @@ def write_report(
         *(["<h2>Tables</h2>"] if made.tables else []),
         *map(_table, made.tables),
         *_failed(failures),
-        *_rows(done),
+        *_rows(done, through),
         "<h2>Machine and versions</h2>",
         *_origins(done, origin_of(facts)),
         _facts(facts),
@@ -108,7 +110,7 @@ def finding_card(finding: Finding) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    caption = f"{escape(figure.caption)} {figure.seeds}, every one of them shown.{_emulated(figure.emulated)}"
+    caption = f"{escape(figure.caption)} {figure.seeds}, {figure.seed_form}.{_emulated(figure.emulated)}"
     alt = escape(f"{figure.title}: {figure.y} over {figure.x}", quote=True)
     return (
         f'<figure><picture><source media="(max-width: 600px)" srcset="{figure.embedded(NARROW)}">'
@@ -167,14 +169,16 @@ def _origins(done: Sequence[CellResult], here: str) -> list[str]:
     return [f"<p>This report was written by the commit named below; its numbers are from</p><ul>{items}</ul>"]
 
 
-def _rows(done: Sequence[CellResult]) -> list[str]:
+def _rows(done: Sequence[CellResult], through: Sequence[str]) -> list[str]:
     """Every cell with the commands that run it again."""
     items = []
     for one in done:
-        commands = "".join(f"<pre>{escape(command)}</pre>" for command in one.cell.shown(f"{AGAIN}/{one.cell.name}"))
+        folder = f"{AGAIN}/{one.cell.name}"
+        commands = "".join(f"<pre>{escape(command)}</pre>" for command in one.cell.shown(folder, through))
         emulated = (
             f' <span class="emulated">(emulated: {escape(one.cell.emulated)})</span>' if one.cell.emulated else ""
         )
         took = duration(sum(one.seconds))
         items.append(f"<details><summary>{escape(one.cell.name)}, {took}{emulated}</summary>{commands}</details>")
-    return [f"<h2>Every row, and the commands that run it again</h2><p>{len(done)} cells.</p>", *items]
+    heading = "<h2>Every row, and the commands that run it again</h2>"
+    return [heading, f"<p>{counted(len(done), 'cell')}. Before the first command:</p><pre>{THREADS}</pre>", *items]

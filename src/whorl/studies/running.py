@@ -25,6 +25,9 @@ from whorl.tuning.executor import log_tail
 LOOK_EVERY_S = 0.1
 END_S = 20.0
 """How long a cell that is asked to end may take; it is then killed."""
+ENVIRONMENT = thread_environ(1)
+THREADS = " ".join(("export", *(f"{name}={value}" for name, value in ENVIRONMENT.items())))
+"""What every command of a cell has in its environment, as people type it."""
 LIMITS_S: dict[Scale, float] = {"smoke": 3600.0, "small": 4 * 3600.0, "paper": 7 * 86_400.0}
 """No cell takes longer."""
 
@@ -139,7 +142,7 @@ class Runner:
         self._progress.say(f"{cell.name} failed: {reason}")
 
     def _begin_next(self, running: _Running) -> None:
-        environment = {**os.environ, **thread_environ(1)}
+        environment = {**os.environ, **ENVIRONMENT}
         with self._directory.log(running.cell).open("ab") as log:
             running.begun = time.monotonic()
             running.process = subprocess.Popen(
@@ -156,9 +159,12 @@ class Runner:
 def through(scale: Scale) -> tuple[str, ...]:
     """What is said before trainings of paper scale in a job of several nodes, so that they use them all."""
     allocation = find_allocation(system="slurm") if scale == "paper" else None
-    if allocation is None or len(allocation.nodes) < 2:
-        return ()
-    return "slurm", "--nodes", str(len(allocation.nodes)), "--cpus-per-node", str(own_share().cpus), "--"
+    return over_nodes(len(allocation.nodes), own_share().cpus) if allocation else ()
+
+
+def over_nodes(nodes: int, cpus: int) -> tuple[str, ...]:
+    """What is said before a training so that it uses so many."""
+    return ("slurm", "--nodes", str(nodes), "--cpus-per-node", str(cpus), "--") if nodes > 1 else ()
 
 
 def _dies_with(parent: int) -> Callable[[], None]:

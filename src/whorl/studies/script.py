@@ -11,6 +11,7 @@ from whorl.runs.status import counted
 from whorl.studies.contract import Machine, Scale, Study, engine_words
 from whorl.studies.directory import Directory
 from whorl.studies.durations import roughly
+from whorl.studies.running import THREADS, over_nodes
 
 Chosen = Sequence[tuple[Study, str, Path]]
 """Studies, each with its engine and its folder."""
@@ -22,11 +23,14 @@ def script_of(name: str, scale: Scale, studies: Chosen, study_dir: Path | None, 
         again = ["whorl", "study", name, "--scale", scale]
         again += ["--engine", engine] if engine else []
         again += ["--study-dir", str(study_dir)] if study_dir else []
-        yield from _job(name, _largest([study.machine for study, _, _ in studies]), shlex.join(again))
+        machine = _largest([study.machine for study, _, _ in studies])
+        yield from _job(name, machine, shlex.join(again))
+        through = over_nodes(machine.nodes, machine.cpus)
     else:
         yield "#!/bin/sh"
         if len(studies) > 1:
             yield f"# {len(studies)} studies{_for(scale, [study for study, _, _ in studies])}"
+        through = ()
     mark = "# " if scale == "paper" else ""
     for study, chosen, path in studies:
         cells = study.cells(scale, chosen)
@@ -35,11 +39,12 @@ def script_of(name: str, scale: Scale, studies: Chosen, study_dir: Path | None, 
         yield f"# {study.name}, scale {scale}, {engine_words(chosen)}: {about}"
         if scale == "paper":
             yield from (f"# Note: {note}" for note in study.paper_notes)
+        yield f"{mark}{THREADS}"
         directory = Directory(path)
         for cell in cells:
             emulated = f" (emulated: {cell.emulated})" if cell.emulated else ""
             yield f"# {cell.name}{emulated}"
-            yield from (f"{mark}{command}" for command in cell.shown(shown(directory.folder(cell))))
+            yield from (f"{mark}{command}" for command in cell.shown(shown(directory.folder(cell)), through))
 
 
 def _for(scale: Scale, studies: Sequence[Study]) -> str:

@@ -18,6 +18,7 @@ class StackedBars(Figure):
     first: Sequence[str] = ()
     """Names of parts that come first, in this order: they have the same colours in every figure."""
     header: ClassVar[Sequence[str]] = ("group", "part", "seed number", "value")
+    seed_form: ClassVar[str] = "a dot for the sum of each; parts are interquartile means"
 
     def rows(self) -> Iterator[Row]:
         for name, parts in self.groups.items():

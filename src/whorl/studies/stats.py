@@ -53,6 +53,11 @@ class Estimate:
     seeds: int
     """Of the side that has fewer."""
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """None of a single seed, which tells nothing of others."""
+        return (self.low, self.high) if self.seeds > 1 else None
+
     def percent_saved(self) -> Estimate:
         """Of a share of the time that something takes: the percentage that it does not."""
         return Estimate(100 * (1 - self.value), 100 * (1 - self.high), 100 * (1 - self.low), self.seeds)

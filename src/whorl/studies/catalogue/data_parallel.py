@@ -60,11 +60,12 @@ def report(results: Results) -> Report:
         "Two ranks are faster than one, with one thread each",
         ratio(two, one) if one and two else None,
         above=1.2,
-        since="a fifth is worth the second rank",
+        since="a fifth is worth the second rank: a convention",
         unit="times the rate",
         published="planned, and never linked",
+        seen=f"Steps per second, on {results.cores_shown}: {side_by_side({'1 rank': one, '2 ranks': two})}.",
         because="Only gradients travel.",
-        otherwise="Two ranks and their sums want more than the cores there are.",
+        otherwise="Likely the sums, and waiting for each other, take what the second rank saves.",
     )
     same = results.share_with_same_weights("threads")
     equal = judge(
@@ -75,7 +76,7 @@ def report(results: Results) -> Report:
         since="all of them, by the order of the sums",
         unit="of the groups of runs that differ in ranks alone",
         because="A batch is cut into the same shards, which are summed in the same order.",
-        otherwise="A sum was taken in another order: a fault of this implementation.",
+        otherwise="Likely a sum was taken in another order: a fault of this implementation.",
     )
     waiting = {
         counted(int(ranks), "rank"): [100 * value for value in group.numbers("result.time_share.learner.waiting")]

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from whorl.agents.off_policy.settings import ReplayConfig
 from whorl.studies.contract import Cell, Report, Scale, Study, Table, probe
 from whorl.studies.figures import Bars, Curves
 from whorl.studies.findings import judge, side_by_side
-from whorl.studies.priority_tasks import TASKS
+from whorl.studies.priority_tasks import DISCOUNT, TASKS
 from whorl.studies.published import EXARL
 from whorl.studies.results import Results
 from whorl.studies.stats import ratio
@@ -72,8 +73,9 @@ def report(results: Results) -> Report:
             since="as many steps",
             unit="times fewer gradient steps" + (", or more" if cut else ""),
             published="prioritised replay sped DDPG up (no figure)" if agent == "ddpg" else "",
-            because=f"{seen} The rows that matter are few, and prioritised draws find them.",
-            otherwise=f"{seen} It cannot help where uniform draws find the rare rows soon enough.",
+            seen=seen,
+            because="Likely because the rows that matter are few, and prioritised draws find them.",
+            otherwise="Likely uniform draws find the rare rows soon enough.",
         )
         findings.append(finding)
         for name, side in sides.items():
@@ -102,7 +104,24 @@ def report(results: Results) -> Report:
         groups=groups,
     )
     header = ("agent", "draws", "gradient steps, median", "learnt")
-    return Report(findings, [bars, *figures], [Table("Gradient steps", header, rows)])
+    return Report(findings, [bars, *figures], [Table("Gradient steps", header, rows)], _remarks(results.scale))
+
+
+def _remarks(scale: Scale) -> list[str]:
+    """What is alike on both sides, and what was settled on other seeds."""
+    sizes = LITTLE if scale == "smoke" else FULL
+    filled = ", ".join(f"{agent.upper()} after {size['filled']:,} environment steps" for agent, size in sizes.items())
+    alphas = ", ".join(
+        f"{task.settings.get('agent.replay.alpha', ReplayConfig.alpha):g} of {agent.upper()}"
+        for agent, task in TASKS.items()
+    )
+    return [
+        f"Behaviour is random throughout, and replays are filled before learning starts ({filled}): both sides have "
+        "the same rows, and differ in nothing but what they draw of them.",
+        f"Priorities count by their power alpha: {alphas}. Rewards are discounted by {DISCOUNT:g} a step.",
+        f"DDPG's settings, alpha among them, were found on seeds below {TASKS['ddpg'].first_seed}: none of those that "
+        "are used here was looked at then.",
+    ]
 
 
 def _to_the_end(found: Mapping[str, Any], longest: float) -> tuple[Array, Array]:

@@ -104,8 +104,9 @@ def report(results: Results) -> Report:
         above=1.0,
         since="as much",
         unit="times the bytes for each environment step",
-        because=f"Bytes per step: {both}. A trajectory of CartPole is smaller than the network that learns from it.",
-        otherwise=f"Bytes per step: {both}. Likely a gradient is of more environment steps here.",
+        seen=f"Bytes per step: {both}.",
+        because="A trajectory of CartPole is smaller than the network that learns from it.",
+        otherwise="Likely a gradient is of more environment steps here.",
     )
     cpu = _stacks(runs, lambda one: per_step(one, "cpu_share"))
     memory = _stacks(runs, lambda one: {role: size / MIB for role, size in of_roles(one, "memory_bytes").items()})

@@ -86,10 +86,9 @@ def report(results: Results) -> Report:
         since="as fast as acting by oneself",
         unit="times the rate of acting by oneself (A2C)",
         published="pays off with larger models on a GPU",
-        because=f"Steps per second: {_shown(rates, 'a2c', 'small')}. A round trip likely takes longer than the "
-        "inference it saves.",
-        otherwise=f"Steps per second: {_shown(rates, 'a2c', 'small')}. What {crowd} actors save by computing together "
-        "likely weighs as much as a round trip.",
+        seen=f"Steps per second: {_shown(rates, 'a2c', 'small')}.",
+        because="A round trip likely takes longer than the inference it saves.",
+        otherwise=f"What {crowd} actors save by computing together likely weighs more than a round trip.",
     )
     pays = judge(
         "central_inference_pays_with_large_models",
@@ -99,9 +98,9 @@ def report(results: Results) -> Report:
         since="as fast as acting by oneself",
         unit="times the rate of acting by oneself (A2C)",
         published="pays off with larger models on a GPU",
-        because=f"Steps per second: {_shown(rates, 'a2c', 'large')}. The model is read once for all {crowd} actors, "
-        "instead of once for each.",
-        otherwise=f"Steps per second: {_shown(rates, 'a2c', 'large')}. {_IN_VAIN}",
+        seen=f"Steps per second: {_shown(rates, 'a2c', 'large')}.",
+        because=f"Likely because the model is read once for all {crowd} actors, instead of once for each.",
+        otherwise=_IN_VAIN,
     )
     grows = judge(
         "central_inference_gains_with_model_size",
@@ -111,9 +110,9 @@ def report(results: Results) -> Report:
         since="the same gain with both models",
         unit="times as much gain with the large model (A2C)",
         published="pays off with larger models on a GPU",
-        because=f"Rate of seed over that of async: {side_by_side(gains)}. A round trip weighs less beside a longer "
-        "inference.",
-        otherwise=f"Rate of seed over that of async: {side_by_side(gains)}. {_IN_VAIN}",
+        seen=f"Rate of seed over that of async: {side_by_side(gains)}.",
+        because="A round trip likely weighs less beside a longer inference.",
+        otherwise=_IN_VAIN,
     )
     theirs, ours = gain["a2c", "small"], gain["dqn", "small"]
     worse = judge(
@@ -124,9 +123,9 @@ def report(results: Results) -> Report:
         since="no more than A2C",
         unit="times A2C's gain",
         published="costs much for DQN, whose data generation then runs on the learner",
-        because=f"Seed's rate over async's: {side_by_side(gains)}. DQN's learner is likely busier, and serves later.",
-        otherwise=f"Seed's rate over async's: {side_by_side(gains)}. The learner computes targets in batches in either "
-        "workflow: DQN has likely nothing more to lose.",
+        seen=f"Rate of seed over that of async: {side_by_side(gains)}.",
+        because="DQN's learner is likely busier, and serves later.",
+        otherwise="The learner computes targets in batches in either workflow: DQN has likely nothing more to lose.",
     )
     return Report(
         [costs, pays, grows, worse],

@@ -49,9 +49,11 @@ def report(results: Results) -> Report:
         if times > 1 and rates[first] and rates[second]
         else None,
         above=0.75,
-        since="three quarters of the ideal",
+        since="three quarters of the ideal: a convention",
         unit="of the ideal rate",
         published="weak scaling (Gustafson) was claimed, without a figure that can be set beside this",
+        seen=f"Steps per second, on {results.cores_shown}: "
+        f"{side_by_side({f'{cores}-{envs}': rates[cores, envs] for cores, envs in dict.fromkeys((first, second))})}.",
         because="Frames are emulated and learnt from side by side.",
         otherwise="Likely the cores share memory and clocks; a virtual machine's may be halves of one.",
     )

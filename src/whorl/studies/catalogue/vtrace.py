@@ -21,8 +21,11 @@ SIZES: dict[Scale, tuple[range, int]] = {
     "small": (range(101, 131), 250_000),
     "paper": (range(1, 21), 500_000),
 }
-"""Seeds and environment steps. How many seeds `small` takes was settled when the returns of seeds 1 to 10 were known,
-which left it undecided: it uses others."""
+"""Seeds and environment steps."""
+SETTLED = (
+    "How many seeds this scale takes (101 to 130) was settled when the returns of seeds 1 to 10 were known, which left "
+    "the finding undecided: none of those is used."
+)
 
 
 def cells(scale: Scale, engine: str) -> list[Cell]:
@@ -57,7 +60,10 @@ def report(results: Results) -> Report:
     finals = {name: side.numbers("result.return_mean") for name, side in sides.items()}
     corrected, plain = (finals.get(name, []) for name in SIDES)
     best = {name: [float(ys.max()) for _, ys in side.curves()] for name, side in sides.items()}
-    seen = f"Best return on the way: {side_by_side(best)}; at the end: {side_by_side(finals)}."
+    seen = (
+        f"Best return on the way: {side_by_side(best)}; at the end: {side_by_side(finals)}. "
+        f"{_collapsed(sides.get('without'))}"
+    )
     rescued = judge(
         "vtrace_rescues_stale_a2c",
         "V-trace rescues A2C from stale data",
@@ -66,10 +72,9 @@ def report(results: Results) -> Report:
         since="no better",
         unit="of return, with V-trace less without",
         published=f"A2C reached {CARTPOLE_SOLVED:.0f} on CartPole with the off-policy correction and not without",
-        because=f"{seen} {_collapsed(sides.get('without'))} Likely because the policy that is improved is not the one "
-        "that acted.",
-        otherwise=f"{seen} Both sides learn while the policy changes slowly; runs of this "
-        "length may not reach the collapse.",
+        seen=seen,
+        because="Likely because the policy that is improved is not the one that acted.",
+        otherwise="Likely clipped ratios let less be learnt from a step, and this data is not old enough to need them.",
     )
     counts = [
         (name, f"{sum(value >= SOLVED for value in values)} of {len(values)}",
@@ -103,7 +108,8 @@ def report(results: Results) -> Report:
         tables=[Table("Runs that ended well", ("", f"at {SOLVED:.0f} or more", f"at {CARTPOLE_SOLVED:.0f}"), counts)],
         remarks=[
             "EXARL's correction had no behaviour probabilities and no clipped ratios; this is V-trace as published by "
-            "Espeholt et al. (2018). Its CartPole ended episodes at 200 steps, this one ends them at 500."
+            "Espeholt et al. (2018). Its CartPole ended episodes at 200 steps, this one ends them at 500.",
+            *([SETTLED] if results.scale == "small" else []),
         ],
     )
 
