@@ -144,7 +144,7 @@ def _otherwise(one: CellResult) -> CellResult:
 
     def changed(value: object) -> Any:
         if isinstance(value, dict):
-            return {name: changed(one) for name, one in value.items()}
+            return {name: f"another than {one}" if "sha256" in name else changed(one) for name, one in value.items()}
         if isinstance(value, list):
             return [changed(one) for one in value]
         return value * factor if isinstance(value, float) else value
