@@ -35,10 +35,15 @@ _SBIN = "/usr/sbin"
 
 def require_slurm() -> None:
     """Skip a test where Slurm is not installed, but not in CI."""
-    missing = [name for name in NEEDED if shutil.which(name) is None and not Path(_SBIN, name).exists()]
+    require(*NEEDED)
+
+
+def require(*programs: str) -> None:
+    """Skip a test where a program is not installed, but not in CI."""
+    missing = [name for name in programs if shutil.which(name) is None and not Path(_SBIN, name).exists()]
     if missing:
         assert "CI" not in os.environ, "CI runs tools/packages.sh"
-        pytest.skip("needs Slurm: tools/packages.sh")
+        pytest.skip(f"needs {', '.join(missing)}: tools/packages.sh")
 
 
 @dataclass(frozen=True)

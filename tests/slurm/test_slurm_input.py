@@ -47,6 +47,10 @@ def refused(slurm: SlurmCluster, *words: object) -> str:
             ("--submit", "--head-gpus-per-node", 1, "--worker-nodes", 2, *TRAIN, "--engine", "mpi"),
             "--head-... and --worker-... need --engine ray",
         ),
+        (
+            ("--submit", *TRAIN, "--engine", "mpi", "--set", "engine.ulfm=true"),
+            "engine.ulfm: srun ends all ranks when one is lost",
+        ),
         (("--submit", "--nodes", 0, *TRAIN), "--nodes: expected"),
         (("--submit", "--time", "soon", *TRAIN), "--time: expected a time as 90 (minutes)"),
         (("--submit", "--start-within", "soon", *TRAIN), "--start-within: expected an integer"),

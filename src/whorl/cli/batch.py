@@ -10,10 +10,11 @@ import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from whorl.cli import resume, train, tune
 from whorl.cli.parser import Parser, positive_integer
-from whorl.cluster.orders import ALONE, HEAD_RESOURCE, MPI, RAY, WORKER_RESOURCE, JobOrder
+from whorl.cluster.orders import ALONE, HEAD_RESOURCE, MPI, NO_ULFM, RAY, WORKER_RESOURCE, JobOrder
 from whorl.cluster.request import Part, Request, read_prologue
 from whorl.cluster.timing import seconds_of
 from whorl.config.schema import Config, EngineConfig
@@ -161,11 +162,11 @@ def launch_of(work: Work, nodes: int) -> str:
     return ALONE
 
 
-def drafted(arguments: argparse.Namespace, work: Work, *, whole_nodes: bool = False) -> Request:
+def drafted(arguments: argparse.Namespace, system: str, work: Work, *, whole_nodes: bool = False) -> Request:
     """The job before it has a place: refused, if it is, before a directory is made."""
     parts = parts_of(arguments, whole_nodes=whole_nodes)
     draft = request_of(arguments, work, work.run_dir or Path("runs"), parts)
-    order_of(arguments, "", work, draft)
+    order_of(arguments, system, work, draft)
     return draft
 
 
@@ -236,10 +237,25 @@ def order_of(arguments: argparse.Namespace, system: str, work: Work, request: Re
         interface=arguments.interface or "",
         join_timeout_s=float(positive_integer(arguments.join_timeout, "--join-timeout")),
         mpi=getattr(arguments, "mpi", None) or "",
+        **_of_mpi(system, work, request) if launch == MPI else {},
         requeue=request.requeue,
         restarts=positive_integer(arguments.restarts, "--restarts"),
         words=words,
     )
+
+
+def _of_mpi(system: str, work: Work, request: Request) -> dict[str, Any]:
+    """What the launcher of the ranks must know of a training."""
+    assert work.config is not None, "searches run on no mpi"
+    if work.engine.ulfm and system == "slurm":
+        raise BadInputError(NO_ULFM)
+    if work.engine.ulfm and request.nodes > 1:
+        raise BadInputError(
+            f"engine.ulfm: the loss of ranks is survived on one node, not on {request.nodes}; leave it out"
+        )
+    resources = work.config.resources
+    sizes = {"learners": resources.learners, "learner_threads": resources.learner_threads}
+    return {"library": work.engine.mpi, "ulfm": work.engine.ulfm, **sizes}
 
 
 def _megabytes(text: str, option: str) -> int:

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (arguments.print or arguments.submit):
         raise BadInputError("--submit queues a job, --print shows its script")
     work = work_of(arguments.words)
-    draft = drafted(arguments, work)
+    draft = drafted(arguments, "pbs", work)
     request, order = reserved(arguments, "pbs", work, draft)
     script = script_of(request, order)
     if arguments.print:

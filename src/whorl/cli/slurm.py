@@ -49,7 +49,7 @@ def _train(arguments: argparse.Namespace) -> int:
     start_within_s = _start_within_s(arguments)
     work = work_of(arguments.words)
     allocation = None if arguments.print or arguments.submit else find_allocation(system="slurm")
-    draft = drafted(arguments, work, whole_nodes=arguments.exclusive or allocation is not None)
+    draft = drafted(arguments, "slurm", work, whole_nodes=arguments.exclusive or allocation is not None)
     if not (arguments.print or arguments.submit or allocation):
         raise BadInputError("not inside an allocation of Slurm: --submit queues a job, --print shows its script")
     request, order = reserved(arguments, "slurm", work, draft)
