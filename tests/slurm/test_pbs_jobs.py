@@ -95,13 +95,23 @@ def test_a_script_runs_through_qsub(slurm: SlurmCluster, tmp_path: Path, engine:
     run_dir = tmp_path / "run"
     prologue = tmp_path / "prologue.sh"
     prologue.write_text('[ -n "$PBS_NODEFILE" ] || export PBS_NODEFILE=$(generate_pbs_nodefile)\n')
-    words = ("--nodes", 3, "--cpus-per-node", 2, "--time", 10, "--prologue", prologue)
+    words = ("--nodes", 3, "--cpus-per-node", 2, "--time", 10, "--prologue", prologue, "--start-within", 60)
     done = slurm.whorl("pbs", *words, "--submit", *training(run_dir, engine, 2000))
     assert done.returncode == 0, done.stderr
-    job = done.stdout.split()[1].rstrip(":")
+    job = done.stdout.split()[1]
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
     assert result_of(run_dir)["weights_sha256"] == weights_of(2000)
+
+
+@pytest.mark.verify
+def test_a_full_queue_is_said_within_the_deadline(slurm: SlurmCluster, tmp_path: Path) -> None:
+    require("qsub")
+    slurm.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    done = slurm.whorl("pbs", "--submit", "--start-within", 3, *training(tmp_path / "run", "local", 100))
+    assert done.returncode == 1
+    assert "did not start within 3 s (its state is Q) and was taken back" in done.stderr
+    assert slurm.job(int(done.stdout.split()[1])).state == "CANCELLED"
 
 
 def test_what_cannot_be_is_refused_in_one_line(slurm: SlurmCluster, tmp_path: Path) -> None:

@@ -68,6 +68,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--restarts", metavar="N", default="3", help="Starts again without progress, at most. Default: 3."
     )
+    parser.add_argument(
+        "--start-within", metavar="S", help="Take the job back if it does not start in so many seconds. Default: never."
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--print", action="store_true", help="Show the script and do nothing else.")
     what.add_argument("--submit", action="store_true", help="Queue the job.")
