@@ -218,7 +218,7 @@ def order_of(arguments: argparse.Namespace, system: str, work: Work, request: Re
         raise BadInputError("a search has no learners and actors of its own: leave out --head-... and --worker-...")
     if launch != RAY and len(request.parts) > 1:
         raise BadInputError(
-            "--head-... and --worker-... need --engine ray: srun starts ranks on nodes of one kind only"
+            "--head-... and --worker-... need --engine ray: on mpi, Whorl shares ranks out over nodes of one kind only"
         )
     heads = request.parts[0].nodes if len(request.parts) > 1 else 0
     words = work.words
