@@ -41,7 +41,7 @@ def test_srun_is_told_what_the_mpi_of_the_settings_needs() -> None:
     assert launched(SLURM, 3) == ["srun", "--mpi=pmi2", *places]
     assert launched(SLURM, 3, library="openmpi") == ["srun", "--mpi=pmix", *places]
     assert launched(SLURM, 3, library="openmpi", mpi="pmix_v4") == ["srun", "--mpi=pmix_v4", *places]
-    with pytest.raises(BadInputError, match=r"engine\.ulfm: srun ends all ranks"):
+    with pytest.raises(BadInputError, match=r"engine\.ulfm does not work under srun"):
         launched(SLURM, 3, library="openmpi", ulfm=True)
 
 

@@ -49,7 +49,7 @@ def refused(slurm: SlurmCluster, *words: object) -> str:
         ),
         (
             ("--submit", *TRAIN, "--engine", "mpi", "--set", "engine.ulfm=true"),
-            "engine.ulfm: srun ends all ranks when one is lost",
+            "engine.ulfm does not work under srun",
         ),
         (("--submit", "--nodes", 0, *TRAIN), "--nodes: expected"),
         (("--submit", "--time", "soon", *TRAIN), "--time: expected a time as 90 (minutes)"),

@@ -11,7 +11,7 @@ from typing import Any
 RAY, MPI, ALONE = "ray", "mpi", "alone"
 HEAD_RESOURCE, WORKER_RESOURCE = "head", "worker"
 """Of Ray: which nodes were asked for by ``--head-...`` and which by ``--worker-...``."""
-NO_ULFM = "engine.ulfm: srun ends all ranks when one is lost, whatever MPI it is; leave it out, or use --engine ray"
+NO_ULFM = "engine.ulfm does not work under srun, which starts the ranks of this job: leave it out, or use --engine ray"
 
 
 @dataclass(frozen=True)
