@@ -52,13 +52,18 @@ def most_in_flight(config: Config) -> float:
     name = config.workflow.name
     if name in UNBOUNDED:
         return math.inf
-    job = Job(config, ENV, config.env.hosting == "process", _envs_per_strand(config))
+    job = job_of(config)
     lanes = job.lane_map
     slots = SLOTS.get(name, lambda _: OTHER_SLOTS)(job)
     strands, batch = lanes.actors * lanes.strands_per_actor, lanes.learners * lanes.trajectories
     trajectories = 2 * lanes.actors * slots + strands + 2 * batch
     sides = 2 if config.engine.name in ("mpi", "ray") else 1  # a channel may lie on its writer's node and its reader's
     return trajectories * lanes.envs_per_strand * config.agent.rows * sides
+
+
+def job_of(config: Config) -> Job:
+    """With the layout of the run, and made-up spaces."""
+    return Job(config, ENV, config.env.hosting == "process", _envs_per_strand(config))
 
 
 def _envs_per_strand(config: Config) -> int:

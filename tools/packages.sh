@@ -1,9 +1,10 @@
 #!/bin/sh
 # Installs the Debian packages that some tests need; nothing when they are there. The one list of them: compilers for the
-# C++ and Fortran sides, a Slurm that the tests of batch jobs start for themselves (its own services are not used), `ip`
-# for tests with several machines, and the browser that opens reports. Without them those tests are skipped (in CI they fail).
+# C++ and Fortran sides, a Slurm that the tests of batch jobs start for themselves (its own services are not used) and the
+# PMIx by which it starts Open MPI's ranks, `ip` for tests with several machines, and the browser that opens reports.
+# Without them those tests are skipped (in CI they fail).
 set -eu
-PACKAGES="g++ gfortran cmake make libzmq3-dev munge slurmctld slurmd slurm-client slurm-wlm-torque iproute2 chromium fonts-dejavu-core"
+PACKAGES="g++ gfortran cmake make libzmq3-dev munge slurmctld slurmd slurm-client slurm-wlm-torque libpmix-dev iproute2 chromium fonts-dejavu-core"
 
 missing=""
 for package in $PACKAGES; do

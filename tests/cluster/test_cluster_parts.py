@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from whorl.cluster.addresses import address_of, head_address, interface_of, route_to, wait_until_reachable
+from whorl.cluster import addresses
+from whorl.cluster.addresses import (
+    address_of,
+    head_address,
+    interface_of,
+    one_network_device,
+    route_to,
+    wait_until_reachable,
+)
 from whorl.cluster.allocation import (
     Share,
     cpus_of_nodes,
@@ -57,6 +65,10 @@ def test_what_is_ours_of_a_node_comes_from_the_allocation() -> None:
     assert own_share(per_cpu) == Share(3, 2, 1500 * 2**20)
     asked = {"WHORL_NODE_CPUS": "5", "WHORL_NODE_GPUS": "1", "WHORL_NODE_MEMORY_MB": "10"}
     assert own_share(asked) == Share(5, 1, 10 * 2**20)
+    of_batch = {"SLURM_CPUS_ON_NODE": "2", "SLURM_MEM_PER_NODE": "10", "SLURM_JOB_GPUS": "0,1"}
+    assert own_share(of_batch).gpus == 2
+    assert own_share({**of_batch, "SLURM_STEP_ID": "0"}).gpus == 0, "srun passes the first node's list on to all"
+    assert own_share({**of_batch, "SLURM_STEP_ID": "0", "SLURM_STEP_GPUS": "3"}).gpus == 1
     assert node_index({"PBS_NODENUM": "2"}) == 2
     with pytest.raises(BadInputError, match="which node of the job is this"):
         node_index({})
@@ -192,3 +204,20 @@ def test_progress_of_a_study_is_that_of_its_trials(tmp_path: Path) -> None:
             note_start(tmp_path, 2)
     with pytest.raises(WhorlError, match="started 4 times without coming to a newer checkpoint of any trial"):
         note_start(tmp_path, 2)
+
+
+def test_mpi_keeps_to_a_named_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("UCX_NET_DEVICES", "OMPI_MCA_btl_tcp_if_include"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(addresses, "_ADAPTERS", tmp_path / "infiniband")
+    monkeypatch.setattr(addresses, "_NETWORK", tmp_path / "net")
+    named = {"UCX_NET_DEVICES": "lo", "OMPI_MCA_btl_tcp_if_include": "lo"}
+    assert one_network_device("", ["127.0.0.1"]) == {"UCX_NET_DEVICES": "lo"}
+    assert one_network_device("lo", []) == named
+    (tmp_path / "infiniband" / "mlx5_0").mkdir(parents=True)
+    assert one_network_device("", ["127.0.0.1"]) == {}
+    assert one_network_device("lo", []) == named, "also where there is InfiniBand"
+    (tmp_path / "net" / "lo" / "device" / "infiniband" / "mlx5_0").mkdir(parents=True)
+    assert one_network_device("lo", [])["UCX_NET_DEVICES"] == "mlx5_0:1,lo", "which is behind this one"
+    monkeypatch.setenv("UCX_NET_DEVICES", "all")
+    assert one_network_device("lo", []) == {"OMPI_MCA_btl_tcp_if_include": "lo"}

@@ -18,10 +18,11 @@ from whorl.cluster.job import BatchJob
 from whorl.cluster.meeting import Meeting
 from whorl.cluster.node import Node, NodeOrder
 from whorl.cluster.orders import ALONE, JobOrder
+from whorl.cluster.pbs import QUEUE as PBS_QUEUE
 from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.request import Part, Request
 from whorl.cluster.script import node_script
-from whorl.cluster.slurm import await_start
+from whorl.cluster.slurm import QUEUE
 from whorl.errors import WhorlError
 
 ASKED = "asked"
@@ -168,7 +169,7 @@ def asked(folder: Path) -> int:
 
 def test_a_squeue_that_fails_is_asked_again(tmp_path: Path, stand_in: Callable[[str, str], Path]) -> None:
     stand_in("squeue", f"[ $(wc -l < {tmp_path / ASKED}) -gt 1 ] || {{ {FAILS}; }}; echo RUNNING None")
-    await_start("7", 60)
+    QUEUE.await_start("7", 60)
     assert asked(tmp_path) == 2
 
 
@@ -176,15 +177,34 @@ def test_a_squeue_that_goes_on_failing_is_one_line(tmp_path: Path, stand_in: Cal
     stand_in("squeue", FAILS)
     stand_in("scancel", f"touch {tmp_path}/taken-back")
     with pytest.raises(WhorlError, match=r"squeue fails \(slurm_load_jobs error: .* controller\): whether job 7 has"):
-        await_start("7", 0.6)
+        QUEUE.await_start("7", 0.6)
     assert asked(tmp_path) > 1
     assert not (tmp_path / "taken-back").exists()
 
 
 def test_a_job_that_squeue_no_longer_knows_has_been(tmp_path: Path, stand_in: Callable[[str, str], Path]) -> None:
     stand_in("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    await_start("7", 60)
+    QUEUE.await_start("7", 60)
     assert asked(tmp_path) == 1
+
+
+def test_a_job_that_waits_in_a_queue_of_pbs_is_taken_back(tmp_path: Path, stand_in: Callable[[str, str], Path]) -> None:
+    stand_in("qstat", "echo '    job_state = Q'; echo '    comment = Not Running: Not enough free nodes available'")
+    stand_in("qdel", f"echo $1 > {tmp_path}/taken-back")
+    said = (
+        r"job 7\.server did not start within 0\.6 s \(Not Running: Not enough free nodes available\) and was taken back"
+    )
+    with pytest.raises(WhorlError, match=said):
+        PBS_QUEUE.await_start("7.server", 0.6)
+    assert (tmp_path / "taken-back").read_text() == "7.server\n"
+
+
+@pytest.mark.parametrize(
+    "says", ["echo '    job_state = R'", "exit 35", "exit 153"], ids=["runs", "is over", "unknown"]
+)
+def test_a_job_of_pbs_that_has_started(stand_in: Callable[[str, str], Path], says: str) -> None:
+    stand_in("qstat", says)
+    PBS_QUEUE.await_start("7.server", 60)
 
 
 @pytest.mark.parametrize("what", [("--", "train", "ppo", "CartPole-v1"), ("join", "/nowhere")], ids=["train", "join"])

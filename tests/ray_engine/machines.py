@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from ray_nodes import require_ray
+from whorl.engines.ray.private import QUICK_HEALTH_CHECKS
 
 PORT = 6399
 START_S = 80
-HEALTH = {"period_ms": 500, "timeout_ms": 2000, "failure_threshold": 3, "initial_delay_ms": 500}
 
 
 def require_machines() -> None:
@@ -108,7 +108,7 @@ class Machines:
     @property
     def environ(self) -> dict[str, str]:
         """Of every process that speaks to Ray."""
-        quick = {f"RAY_health_check_{name}": str(value) for name, value in HEALTH.items()}
+        quick = {f"RAY_{name}": str(value) for name, value in QUICK_HEALTH_CHECKS.items()}
         quick["RAY_raylet_start_wait_time_s"] = str(START_S)  # on a machine that others use as well
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.folder / "token")}
         return {

@@ -13,6 +13,10 @@ import numpy as np
 import pytest
 
 import whorl
+from accounts import job_of
+from whorl.runs.directory import RunDirectory
+from whorl.trainer import stored_config
+from whorl.workflows import first_come
 
 sys.path.insert(0, str(Path(__file__).parent))
 from counted import steps_in
@@ -48,17 +52,21 @@ def train(machines: Machines, run_dir: Path, workflow: str, *, cut_s: float, for
     return found
 
 
-SLOTS_HOLD = 3 * 2 * 8
-"""Environment steps of an actor: three trajectories of 8 rows for each of its two environments."""
-UNHEARD = SLOTS_HOLD + 2 * 8 + 3 * 2
-"""What nobody heard of when a cable was cut: an actor goes on until its slots are full, and each environment of three
-actors was in a step. Up to 57 steps were seen; the trajectory more that is allowed is likely one whose count had not
-been told when the cable was cut."""
+ROWS, STRANDS, SLOTS = 8, 2, 6
+"""Of a trajectory; of an actor, one for each environment; of its channel, three for each strand."""
+SLOTS_HOLD = SLOTS * ROWS
+"""Environment steps of an actor."""
+UNHEARD = (SLOTS + STRANDS) * ROWS + 2 * STRANDS
+"""What is made and counted nowhere. Of the actor that was cut off: a trajectory that arrives brings the actor's count
+along, and gives its slot back; after the last that arrived every slot can be filled once more, and then the memory in
+which each strand collects before it asks for a slot. Of the two actors of the end: each environment is in a step."""
 
 
 def check_accounts(run_dir: Path, ended_at: float) -> None:
-    """Also with what the environments have counted themselves: behind a cable that is cut an actor goes on until its
-    slots are full, and nobody hears of it."""
+    """Also with what the environments have counted themselves: behind a cable that is cut an actor goes on until it has
+    no room, and nobody hears of it."""
+    job = job_of(stored_config(RunDirectory.open(run_dir)))
+    assert (job.config.agent.rows, job.lane_map.strands_per_actor, first_come.slots(job)) == (ROWS, STRANDS, SLOTS)
     result = whorl.load(run_dir).result
     counts = result.transitions
     assert counts.balanced

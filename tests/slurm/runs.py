@@ -54,7 +54,7 @@ def submitted(slurm: SlurmCluster, *words: object) -> int:
     """The number of a job that ``whorl slurm ... --submit`` has queued."""
     done = slurm.whorl("slurm", "--submit", *words)
     assert done.returncode == 0, done.stderr
-    return int(done.stdout.split()[1].rstrip(":"))
+    return int(done.stdout.split()[1])
 
 
 def log_of(run_dir: Path) -> str:

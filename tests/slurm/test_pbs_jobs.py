@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import SlurmCluster, require, require_open_mpi
 from tests.slurm.runs import log_of, result_of, training, weights_of
 
 from whorl.cluster.timing import job_end
@@ -69,24 +68,55 @@ def test_pbsdsh_starts_nodes_that_know_when_their_job_ends(slurm: SlurmCluster, 
         assert began + 599 <= end <= time.time() + 600
 
 
+def test_mpiexec_is_that_of_the_chosen_mpi(slurm: SlurmCluster, tmp_path: Path) -> None:
+    require_open_mpi()
+    run_dir, nodefile, script = tmp_path / "run", tmp_path / "nodes", tmp_path / "job.sh"
+    nodefile.write_text("localhost\n")
+    chosen = ("--set", "engine.mpi=openmpi", "--set", "engine.ulfm=true")
+    shown = slurm.whorl(
+        "pbs", "--cpus-per-node", 4, "--interface", "lo", "--print", *training(run_dir, "mpi", 200, *chosen)
+    )
+    assert shown.returncode == 0, shown.stderr
+    script.write_text(shown.stdout)
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("SLURM")}
+    environ |= {"PBS_JOBID": "7.server", "PBS_NODEFILE": str(nodefile), "WHORL_FAULT": "actor:1:env_step=20:kill"}
+    done = subprocess.run(["bash", script], env=environ, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr + log_of(run_dir)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(200)
+    assert "actor-1" in log_of(run_dir), "the others went on without it: the launcher was told --with-ft"
+
+
 @pytest.mark.verify
 @pytest.mark.parametrize("engine", ["ray", "mpi"])
 def test_a_script_runs_through_qsub(slurm: SlurmCluster, tmp_path: Path, engine: str) -> None:
-    if shutil.which("qsub") is None:
-        pytest.skip("needs qsub: tools/packages.sh")
+    require("qsub")
     run_dir = tmp_path / "run"
     prologue = tmp_path / "prologue.sh"
     prologue.write_text('[ -n "$PBS_NODEFILE" ] || export PBS_NODEFILE=$(generate_pbs_nodefile)\n')
-    words = ("--nodes", 3, "--cpus-per-node", 2, "--time", 10, "--prologue", prologue)
+    words = ("--nodes", 3, "--cpus-per-node", 2, "--time", 10, "--prologue", prologue, "--start-within", 60)
     done = slurm.whorl("pbs", *words, "--submit", *training(run_dir, engine, 2000))
     assert done.returncode == 0, done.stderr
-    job = done.stdout.split()[1].rstrip(":")
+    job = done.stdout.split()[1]
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
     assert result_of(run_dir)["weights_sha256"] == weights_of(2000)
 
 
+@pytest.mark.verify
+def test_a_full_queue_is_said_within_the_deadline(slurm: SlurmCluster, tmp_path: Path) -> None:
+    require("qsub")
+    slurm.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 600")
+    done = slurm.whorl("pbs", "--submit", "--start-within", 3, *training(tmp_path / "run", "local", 100))
+    assert done.returncode == 1
+    assert "did not start within 3 s (its state is Q) and was taken back" in done.stderr
+    assert slurm.job(int(done.stdout.split()[1])).state == "CANCELLED"
+
+
 def test_what_cannot_be_is_refused_in_one_line(slurm: SlurmCluster, tmp_path: Path) -> None:
+    survives = training(tmp_path / "run", "mpi", 100, "--set", "engine.ulfm=true")
+    done = slurm.whorl("pbs", "--nodes", 2, "--print", *survives)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "engine.ulfm: the loss of ranks is survived on one node, not on 2; leave it out" in done.stderr
     done = slurm.whorl("pbs", "--nodes", 3, *training(tmp_path / "run", "ray", 100))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--submit queues a job, --print shows its script" in done.stderr

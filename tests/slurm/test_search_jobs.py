@@ -43,7 +43,7 @@ def search_file(folder: Path, **settings: Any) -> Path:
 def submitted(slurm: SlurmCluster, folder: Path, *words: object) -> int:
     done = slurm.whorl("slurm", "--submit", *words, PYTHONPATH=str(folder))
     assert done.returncode == 0, done.stderr
-    return int(done.stdout.split()[1].rstrip(":"))
+    return int(done.stdout.split()[1])
 
 
 def places(study: Path) -> list[list[str]]:

@@ -15,7 +15,7 @@ import pytest
 from tests.slurm.cluster import Job, SlurmCluster
 from tests.slurm.runs import log_of, submitted, training
 
-from whorl.cluster.slurm import await_start
+from whorl.cluster.slurm import QUEUE
 from whorl.envs.mpi_memory import SHM, mpich_form
 from whorl.errors import WhorlError
 
@@ -46,6 +46,10 @@ def refused(slurm: SlurmCluster, *words: object) -> str:
         (
             ("--submit", "--head-gpus-per-node", 1, "--worker-nodes", 2, *TRAIN, "--engine", "mpi"),
             "--head-... and --worker-... need --engine ray",
+        ),
+        (
+            ("--submit", *TRAIN, "--engine", "mpi", "--set", "engine.ulfm=true"),
+            "engine.ulfm does not work under srun",
         ),
         (("--submit", "--nodes", 0, *TRAIN), "--nodes: expected"),
         (("--submit", "--time", "soon", *TRAIN), "--time: expected a time as 90 (minutes)"),
@@ -141,9 +145,9 @@ def test_a_squeue_that_does_not_answer_is_one_line(
     squeue.write_text("#!/bin/sh\nexec sleep 60\n")
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr("whorl.cluster.slurm._ANSWER_S", 0.5)
+    monkeypatch.setattr("whorl.cluster.starting._ANSWER_S", 0.5)
     with pytest.raises(WhorlError, match="squeue does not answer: whether job 7 has started is not known"):
-        await_start("7", 10)
+        QUEUE.await_start("7", 10)
 
 
 def test_a_second_job_on_the_same_run_directory_is_refused_and_harms_nothing(
@@ -245,7 +249,7 @@ def test_a_full_partition_is_said_within_the_deadline(slurm: SlurmCluster, tmp_p
     assert done.returncode == 1
     assert "did not start within 3 s (" in done.stderr
     assert done.stderr.count("\n") == 1
-    assert slurm.job(int(done.stdout.split()[1].rstrip(":"))).state == "CANCELLED"
+    assert slurm.job(int(done.stdout.split()[1])).state == "CANCELLED"
 
 
 @pytest.mark.verify

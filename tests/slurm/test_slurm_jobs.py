@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.slurm.cluster import SlurmCluster
+from tests.slurm.cluster import SlurmCluster, require_open_mpi
 from tests.slurm.runs import await_updates, log_of, result_of, submitted, training, weights_of
 
 from whorl.envs.mpi_memory import SHM, mpich_form
@@ -73,3 +73,36 @@ def preempted_and_requeued(
     assert result["status"] == "completed"
     assert result["engine"] == engine
     assert result["weights_sha256"] == weights_of(steps)
+
+
+@pytest.mark.verify
+def test_a_learner_with_several_threads_has_cpus_for_them(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """On two nodes of 3 CPUs it shares its own with nobody: three actors are on the other."""
+    run_dir, prologue = tmp_path / "run", tmp_path / "prologue.sh"
+    prologue.write_text(
+        f'[ -z "$SLURM_STEP_NUM_TASKS" ] || echo $SLURMD_NODENAME $SLURM_CPUS_ON_NODE > {tmp_path}/rank-$SLURM_PROCID\n'
+    )
+    words = ("--nodes", 2, "--cpus-per-node", 3, "--prologue", prologue)
+    job = submitted(slurm, *words, *training(run_dir, "mpi", 500, "--learner-threads", 3))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    learner, *actors = [(tmp_path / f"rank-{rank}").read_text().split() for rank in range(4)]
+    assert learner[1] == "3"
+    assert [node == learner[0] for node, _ in actors] == [False, False, False]
+
+
+@pytest.mark.verify
+def test_open_mpi_trains_by_pmix(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Where both MPIs are installed, MPICH would be preferred."""
+    require_open_mpi()
+    if "can not load PMIx library" in (slurm.folder / "log" / "slurmd.n1.log").read_text():
+        assert "CI" not in os.environ, "CI runs tools/packages.sh"
+        pytest.skip("needs libpmix-dev: tools/packages.sh")
+    run_dir, prologue = tmp_path / "run", tmp_path / "prologue.sh"
+    prologue.write_text(f'[ -z "$PMIX_RANK" ] || touch {tmp_path}/pmix-$PMIX_RANK\n')
+    words = (*THREE, "--interface", "lo", "--prologue", prologue)
+    job = submitted(slurm, *words, *training(run_dir, "mpi", 1000, "--set", "engine.mpi=openmpi"))
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert result_of(run_dir)["weights_sha256"] == weights_of(1000)
+    assert sorted(path.name for path in tmp_path.glob("pmix-*")) == [f"pmix-{rank}" for rank in range(4)]

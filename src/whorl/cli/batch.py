@@ -10,10 +10,11 @@ import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from whorl.cli import resume, train, tune
 from whorl.cli.parser import Parser, positive_integer
-from whorl.cluster.orders import ALONE, HEAD_RESOURCE, MPI, RAY, WORKER_RESOURCE, JobOrder
+from whorl.cluster.orders import ALONE, HEAD_RESOURCE, MPI, NO_ULFM, RAY, WORKER_RESOURCE, JobOrder
 from whorl.cluster.request import Part, Request, read_prologue
 from whorl.cluster.timing import seconds_of
 from whorl.config.schema import Config, EngineConfig
@@ -66,6 +67,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-requeue", action="store_true", help="When preempted, end with 75 and do not come back.")
     parser.add_argument(
         "--restarts", metavar="N", default="3", help="Starts again without progress, at most. Default: 3."
+    )
+    parser.add_argument(
+        "--start-within", metavar="S", help="Take the job back if it does not start in so many seconds. Default: never."
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--print", action="store_true", help="Show the script and do nothing else.")
@@ -161,11 +165,11 @@ def launch_of(work: Work, nodes: int) -> str:
     return ALONE
 
 
-def drafted(arguments: argparse.Namespace, work: Work, *, whole_nodes: bool = False) -> Request:
+def drafted(arguments: argparse.Namespace, system: str, work: Work, *, whole_nodes: bool = False) -> Request:
     """The job before it has a place: refused, if it is, before a directory is made."""
     parts = parts_of(arguments, whole_nodes=whole_nodes)
     draft = request_of(arguments, work, work.run_dir or Path("runs"), parts)
-    order_of(arguments, "", work, draft)
+    order_of(arguments, system, work, draft)
     return draft
 
 
@@ -214,7 +218,7 @@ def order_of(arguments: argparse.Namespace, system: str, work: Work, request: Re
         raise BadInputError("a search has no learners and actors of its own: leave out --head-... and --worker-...")
     if launch != RAY and len(request.parts) > 1:
         raise BadInputError(
-            "--head-... and --worker-... need --engine ray: srun starts ranks on nodes of one kind only"
+            "--head-... and --worker-... need --engine ray: on mpi, Whorl shares ranks out over nodes of one kind only"
         )
     heads = request.parts[0].nodes if len(request.parts) > 1 else 0
     words = work.words
@@ -236,10 +240,25 @@ def order_of(arguments: argparse.Namespace, system: str, work: Work, request: Re
         interface=arguments.interface or "",
         join_timeout_s=float(positive_integer(arguments.join_timeout, "--join-timeout")),
         mpi=getattr(arguments, "mpi", None) or "",
+        **_of_mpi(system, work, request) if launch == MPI else {},
         requeue=request.requeue,
         restarts=positive_integer(arguments.restarts, "--restarts"),
         words=words,
     )
+
+
+def _of_mpi(system: str, work: Work, request: Request) -> dict[str, Any]:
+    """What the launcher of the ranks must know of a training."""
+    assert work.config is not None, "searches run on no mpi"
+    if work.engine.ulfm and system == "slurm":
+        raise BadInputError(NO_ULFM)
+    if work.engine.ulfm and request.nodes > 1:
+        raise BadInputError(
+            f"engine.ulfm: the loss of ranks is survived on one node, not on {request.nodes}; leave it out"
+        )
+    resources = work.config.resources
+    sizes = {"learners": resources.learners, "learner_threads": resources.learner_threads}
+    return {"library": work.engine.mpi, "ulfm": work.engine.ulfm, **sizes}
 
 
 def _megabytes(text: str, option: str) -> int:

@@ -6,6 +6,7 @@ import argparse
 
 from whorl.cli.batch import configure as configure_batch
 from whorl.cli.batch import drafted, reserved, work_of
+from whorl.cli.submitting import start_within_s_of, submit_script
 from whorl.errors import EXIT_DONE, BadInputError
 
 
@@ -18,24 +19,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print or submit."""
-    from whorl.cluster.pbs import script_of, submit
-    from whorl.runs.directory import give_back
+    from whorl.cluster.pbs import QUEUE, script_of, submit
 
+    start_within_s = start_within_s_of(arguments)
     if not (arguments.print or arguments.submit):
         raise BadInputError("--submit queues a job, --print shows its script")
     work = work_of(arguments.words)
-    draft = drafted(arguments, work)
+    draft = drafted(arguments, "pbs", work)
     request, order = reserved(arguments, "pbs", work, draft)
     script = script_of(request, order)
     if arguments.print:
         print(script, end="")
         return EXIT_DONE
-    path = request.run_dir / "job" / "job.sh"
-    path.write_text(script)
-    try:
-        job = submit(path)
-    except BaseException:
-        give_back(request.run_dir)
-        raise
-    print(f"job {job}: {request.run_dir}", flush=True)
-    return EXIT_DONE
+    return submit_script(script, request.run_dir, submit, QUEUE, start_within_s)

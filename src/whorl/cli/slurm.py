@@ -10,6 +10,7 @@ from pathlib import Path
 from whorl.cli.batch import configure as configure_batch
 from whorl.cli.batch import drafted, parts_of, request_of, reserved, work_of
 from whorl.cli.parser import positive_integer
+from whorl.cli.submitting import start_within_s_of, submit_script
 from whorl.errors import EXIT_DONE, BadInputError
 
 
@@ -25,9 +26,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="*", metavar="join RUN_DIR", help="Join the job of a run with further nodes.")
     configure_batch(parser)
     parser.add_argument("--mpi", metavar="TYPE", help="What srun is told for engine mpi: pmi2, pmix, ...")
-    parser.add_argument(
-        "--start-within", metavar="S", help="Take the job back if it does not start in so many seconds."
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,12 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from whorl.cluster.allocation import find_allocation
-    from whorl.cluster.slurm import script_of
+    from whorl.cluster.slurm import QUEUE, script_of, submit
 
-    start_within_s = _start_within_s(arguments)
+    start_within_s = start_within_s_of(arguments)
     work = work_of(arguments.words)
     allocation = None if arguments.print or arguments.submit else find_allocation(system="slurm")
-    draft = drafted(arguments, work, whole_nodes=arguments.exclusive or allocation is not None)
+    draft = drafted(arguments, "slurm", work, whole_nodes=arguments.exclusive or allocation is not None)
     if not (arguments.print or arguments.submit or allocation):
         raise BadInputError("not inside an allocation of Slurm: --submit queues a job, --print shows its script")
     request, order = reserved(arguments, "slurm", work, draft)
@@ -63,31 +61,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
         order.node_script.write_text(node_script(request))
         return BatchJob(replace(order, requeue=False)).run()
-    return _submit(script, request.run_dir, start_within_s)
-
-
-def _start_within_s(arguments: argparse.Namespace) -> float | None:
-    """None: however long it takes."""
-    if arguments.start_within is None:
-        return None
-    return float(positive_integer(arguments.start_within, "--start-within"))
-
-
-def _submit(script: str, run_dir: Path, start_within_s: float | None) -> int:
-    from whorl.cluster.slurm import await_start, submit
-    from whorl.runs.directory import give_back
-
-    path = run_dir / "job" / "job.sh"
-    path.write_text(script)
-    try:
-        job = submit(path)
-    except BaseException:
-        give_back(run_dir)
-        raise
-    print(f"job {job}: {run_dir}", flush=True)
-    if start_within_s is not None:
-        await_start(job, start_within_s)
-    return EXIT_DONE
+    return submit_script(script, request.run_dir, submit, QUEUE, start_within_s)
 
 
 def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
@@ -99,7 +73,7 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
 
     if arguments.words:
         raise BadInputError("join takes no command: the run is there already")
-    start_within_s = _start_within_s(arguments)
+    start_within_s = start_within_s_of(arguments)
     directory = RunDirectory.open(run_dir)
     config = stored_config(directory)
     if config.engine.name != RAY:
@@ -131,14 +105,14 @@ def _join(arguments: argparse.Namespace, run_dir: Path) -> int:
     if arguments.print:
         print(script, end="")
         return EXIT_DONE
-    from whorl.cluster.slurm import await_start, submit
+    from whorl.cluster.slurm import QUEUE, submit
 
     path = request.run_dir / "job" / f"join-{key}-job.sh"
     path.write_text(script)
     job = submit(path)
     print(f"job {job} joins {run_dir}; `whorl resize {run_dir} N` uses its nodes, `scancel {job}` has them leave")
     if start_within_s is not None:
-        await_start(job, start_within_s)
+        QUEUE.await_start(job, start_within_s)
     return EXIT_DONE
 
 

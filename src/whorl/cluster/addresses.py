@@ -18,7 +18,10 @@ from whorl.errors import BadInputError, WhorlError
 _SIOCGIFADDR = 0x8915
 _ANY_PORT = 9
 _CONNECT_S = 5.0
-_UCX_DEVICES = "UCX_NET_DEVICES"
+_UCX_DEVICES, _OPEN_MPI_TCP = "UCX_NET_DEVICES", "OMPI_MCA_btl_tcp_if_include"
+_OPEN_MPI_LAUNCHER = ("OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_oob_tcp_if_include")
+"""Of its mpiexec until version 4, and from 5 on."""
+_ADAPTERS, _NETWORK = Path("/sys/class/infiniband"), Path("/sys/class/net")
 
 
 def address_of(interface: str) -> str:
@@ -67,12 +70,26 @@ def interface_of(address: str) -> str:
 
 def one_network_device(interface: str, others: Sequence[str]) -> dict[str, str]:
     """For MPI, whose UCX would announce every address that the node has: the announcement then outgrows what Slurm's
-    PMI takes, and the job breaks off. Nothing where the user has chosen, or where there is hardware that knows better.
+    PMI takes, and the job breaks off. Nothing where the user has set it, or, unless an interface is named, where there
+    is hardware that knows better.
     """
-    if _UCX_DEVICES in os.environ or any(Path("/sys/class/infiniband").glob("*")):
+    if not interface and any(_ADAPTERS.glob("*")):
         return {}
     name = interface_of(head_address(interface, others))
-    return {_UCX_DEVICES: name} if name else {}
+    told = {_UCX_DEVICES: ",".join([*_adapters_of(name), name])} if name else {}
+    if interface:
+        told[_OPEN_MPI_TCP] = interface
+    return {variable: text for variable, text in told.items() if variable not in os.environ}
+
+
+def launcher_interface(interface: str) -> dict[str, str]:
+    """For Open MPI's mpiexec, which speaks to the other nodes itself."""
+    return {variable: interface for variable in _OPEN_MPI_LAUNCHER if interface and variable not in os.environ}
+
+
+def _adapters_of(interface: str) -> list[str]:
+    """What UCX calls the InfiniBand adapters behind an interface: the fast way to the same network."""
+    return [f"{adapter.name}:1" for adapter in sorted(_NETWORK.glob(f"{interface}/device/infiniband/*"))]
 
 
 def wait_until_reachable(address: str, interface: str, end: float) -> str:

@@ -15,6 +15,8 @@ ASKED_CPUS, ASKED_GPUS, ASKED_MEMORY = "WHORL_NODE_CPUS", "WHORL_NODE_GPUS", "WH
 _NODE_INDEX = ("SLURM_PROCID", "PBS_NODENUM")
 _RANK_INDEX = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 _LISTS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
+_OF_BATCH = "SLURM_JOB_GPUS"
+"""srun passes it on from the batch process, also to a node that has none."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def own_share(environ: Mapping[str, str] = os.environ) -> Share:
     cpus = _number(environ, "SLURM_CPUS_ON_NODE", ASKED_CPUS, "NCPUS") or len(os.sched_getaffinity(0))
     gpus = _number(environ, "SLURM_GPUS_ON_NODE", ASKED_GPUS)
     for name in _LISTS:
-        if gpus is None and environ.get(name):
+        is_ours = name != _OF_BATCH or "SLURM_STEP_ID" not in environ
+        if gpus is None and is_ours and environ.get(name):
             gpus = len([each for each in environ[name].split(",") if each])
     return Share(cpus, gpus or 0, _memory_bytes(environ, cpus))
 

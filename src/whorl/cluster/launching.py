@@ -7,8 +7,9 @@ import shutil
 import subprocess
 import sys
 
+from whorl.cluster.addresses import launcher_interface
 from whorl.cluster.allocation import Allocation, cpus_of_nodes
-from whorl.cluster.orders import JobOrder
+from whorl.cluster.orders import NO_ULFM, JobOrder
 from whorl.cluster.timing import BEGAN
 from whorl.errors import BadInputError
 from whorl.runs.files import os_reason
@@ -16,6 +17,7 @@ from whorl.runs.files import os_reason
 _ALL_HERE = ("--mpi=none", "--kill-on-bad-exit=0")
 _STAY = ("--no-kill", *_ALL_HERE)
 _LAST_WORDS_S = 15
+_ASK_FOR = "ask for more --nodes or --cpus-per-node, or for fewer"
 _OF_BATCH = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK")
 """What sbatch was told; srun would take it for what it is told itself."""
 
@@ -58,16 +60,20 @@ def as_ranks(allocation: Allocation, order: JobOrder, ranks: int, words: list[st
     others have a while to say why."""
     command = ["bash", str(order.node_script), *words]
     if _has_srun(allocation):
-        how = order.mpi or _pmi()
-        _check_room(allocation, order, ranks)
-        sizes = [f"--ntasks={ranks}", f"--nodes={min(ranks, len(allocation.nodes))}", "--cpus-per-task=1"]
-        return ["srun", f"--mpi={how}", *sizes, "--distribution=block", f"--wait={_LAST_WORDS_S}", *command]
+        if order.ulfm:
+            raise BadInputError(NO_ULFM)
+        how = order.mpi or _pmi(order)
+        sizes = [f"--ntasks={ranks}", *_places(allocation, order, ranks)]
+        return ["srun", f"--mpi={how}", *sizes, f"--wait={_LAST_WORDS_S}", *command]
     from whorl.engines.mpi.finding import find_mpi
 
-    mpi = find_mpi("auto")
+    mpi = find_mpi(order.library, order.ulfm)
+    interface = order.interface if len(allocation.nodes) > 1 else ""  # alone, loopback will do, which Open MPI refuses
+    told = [f"{name}={text}" for name, text in (mpi.environ | launcher_interface(interface)).items()]
     hosts = [os.environ.get("PBS_NODEFILE", "")] if os.environ.get("PBS_NODEFILE") else []
     where = [("-f" if mpi.name == "mpich" else "--hostfile"), *hosts] if hosts else []
-    return [*mpi.command, *where, "-n", str(ranks), *_told(), *command]
+    over = ["-iface", interface] if interface and mpi.name == "mpich" else []
+    return ["env", *told, *mpi.command, *where, *over, "-n", str(ranks), *_told(), *command]
 
 
 def alone(allocation: Allocation, order: JobOrder, words: list[str]) -> list[str]:
@@ -99,17 +105,32 @@ def _cpus(count: int) -> list[str]:
     return [f"--cpus-per-task={count}"] * bool(count)
 
 
-def _check_room(allocation: Allocation, order: JobOrder, ranks: int) -> None:
-    room = order.cpus_per_node * len(allocation.nodes) or cpus_of_nodes()
-    if room and ranks > room:
-        raise BadInputError(
-            f"the plan needs {ranks} ranks and the job has {room} CPUs: ask for more --nodes or --cpus-per-node, or "
-            "for fewer --actors"
-        )
+def _places(allocation: Allocation, order: JobOrder, ranks: int) -> list[str]:
+    """Where srun is to put the ranks, a CPU for each. It knows no ranks with more: for learners with several threads
+    each rank's node is named, and none is kept to one CPU."""
+    nodes = allocation.nodes
+    room = order.cpus_per_node * len(nodes) or cpus_of_nodes()
+    if order.learner_threads == 1 or not room:
+        if room and ranks > room:
+            raise BadInputError(f"the plan needs {ranks} ranks and the job has {room} CPUs: {_ASK_FOR} --actors")
+        return [f"--nodes={min(ranks, len(nodes))}", "--cpus-per-task=1", "--distribution=block"]
+    free = dict.fromkeys(nodes, room // len(nodes))
+    places = []
+    for rank in range(ranks):
+        needed = order.learner_threads if rank < order.learners else 1
+        place = next((node for node in nodes if free[node] >= needed), None)
+        if place is None:
+            raise BadInputError(
+                f"the plan needs {ranks} ranks, {order.learners} of them with {order.learner_threads} CPUs; the job "
+                f"has {room // len(nodes)} on each of {len(nodes)} nodes: {_ASK_FOR} --actors or --learner-threads"
+            )
+        free[place] -= needed
+        places.append(place)
+    return ["--distribution=arbitrary", f"--nodelist={','.join(places)}", "--cpu-bind=none"]
 
 
-def _pmi() -> str:
+def _pmi(order: JobOrder) -> str:
     """How the ranks of this Python's MPI find each other under srun."""
     from whorl.engines.mpi.finding import find_mpi
 
-    return "pmix" if find_mpi("auto").name == "openmpi" else "pmi2"
+    return "pmix" if find_mpi(order.library).name == "openmpi" else "pmi2"

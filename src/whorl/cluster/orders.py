@@ -11,6 +11,7 @@ from typing import Any
 RAY, MPI, ALONE = "ray", "mpi", "alone"
 HEAD_RESOURCE, WORKER_RESOURCE = "head", "worker"
 """Of Ray: which nodes were asked for by ``--head-...`` and which by ``--worker-...``."""
+NO_ULFM = "engine.ulfm does not work under srun, which starts the ranks of this job: leave it out, or use --engine ray"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,13 @@ class JobOrder:
     join_timeout_s: float = 180.0
     mpi: str = ""
     """What ``srun --mpi`` is told; empty: as the MPI of this Python needs it."""
+    library: str = "auto"
+    """``engine.mpi``."""
+    ulfm: bool = False
+    """``engine.ulfm``."""
+    learners: int = 0
+    """How many of the ranks are learners: the first ones."""
+    learner_threads: int = 1
     requeue: bool = True
     restarts: int = 3
     """Starts without a newer checkpoint before the job gives up."""

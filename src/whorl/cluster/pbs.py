@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,11 +10,16 @@ from pathlib import Path
 from whorl.cluster.orders import JobOrder
 from whorl.cluster.request import Part, Request
 from whorl.cluster.script import job_script
+from whorl.cluster.starting import Queue
 from whorl.cluster.timing import clock
 from whorl.errors import BadInputError, WhorlError
 
 _ANSWER_S = 60.0
 _LONGEST_NAME = 15
+_WAITING = "QHWT"
+"""Queued, held, waiting for a time, on its way to another server."""
+_OVER = (35, 153)
+"""How qstat ends for a job that has finished, and for one that it does not know (any more)."""
 
 
 def script_of(request: Request, order: JobOrder) -> str:
@@ -50,3 +56,20 @@ def submit(script: Path) -> str:
     if done.returncode or not said:
         raise BadInputError(f"qsub refused the job: {' '.join(done.stderr.split()) or 'no reason given'}")
     return said[-1]
+
+
+def _why_waiting(said: str) -> str:
+    """In PBS's own words where it has some (``comment``)."""
+    state = re.search(r"job_state = (\w)", said)
+    if state is None or state[1] not in _WAITING:
+        return ""
+    comment = re.search(r"comment = (.+)", said)
+    return comment[1].strip() if comment else f"its state is {state[1]}"
+
+
+QUEUE = Queue(
+    ask=("qstat", "-f"),
+    is_over=lambda done: done.returncode in _OVER,
+    why_waiting=_why_waiting,
+    cancel="qdel",
+)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 from whorl.cluster.orders import JobOrder
 from whorl.cluster.request import Part, Request
 from whorl.cluster.script import job_script
+from whorl.cluster.starting import Queue
 from whorl.cluster.timing import clock
 from whorl.errors import BadInputError, WhorlError
-from whorl.runs.status import one_line
 
 _ANSWER_S = 60.0
-_ASK_EVERY_S = 0.5
-_GONE = "Invalid job id"
-"""What squeue says of a job that has ended a while ago."""
 
 
 def script_of(request: Request, order: JobOrder) -> str:
@@ -88,41 +83,14 @@ def submit(script: Path, *options: str) -> str:
     return done.stdout.strip().partition(";")[0]
 
 
-def await_start(job: str, within_s: float) -> None:
-    """Wait for the job to run; take it back where it does not in time. A squeue that fails is asked again until then,
-    and the job left where it is: it may be running."""
-    end = time.monotonic() + within_s
-    while True:
-        done = _squeue(job)
-        if done.returncode:
-            said = one_line(done.stderr)
-            if _GONE in said:
-                return  # it is over, and no longer in the queue
-            if time.monotonic() > end:
-                raise WhorlError(_not_known(job, f"squeue fails ({said or 'without a reason'})"))
-            time.sleep(_ASK_EVERY_S)
-            continue
-        state, _, reason = done.stdout.strip().partition("\n")[0].partition(" ")
-        if state not in ("PENDING", "CONFIGURING"):
-            return
-        if time.monotonic() > end:
-            with contextlib.suppress(OSError, subprocess.SubprocessError):
-                subprocess.run(["scancel", job], capture_output=True, timeout=_ANSWER_S, check=False)
-            raise WhorlError(
-                f"job {job} did not start within {within_s:g} s ({reason or state}) and was taken back: the partition "
-                "is full, or has no such nodes free"
-            )
-        time.sleep(_ASK_EVERY_S)
+def _why_waiting(said: str) -> str:
+    state, _, reason = said.strip().partition("\n")[0].partition(" ")
+    return (reason or state) if state in ("PENDING", "CONFIGURING") else ""
 
 
-def _squeue(job: str) -> subprocess.CompletedProcess[str]:
-    """Asked for the state of a job, and why it is in it."""
-    words = ["squeue", "--noheader", "--jobs", job, "--format", "%T %r"]
-    try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
-    except (OSError, subprocess.SubprocessError):
-        raise WhorlError(_not_known(job, "squeue does not answer")) from None
-
-
-def _not_known(job: str, why: str) -> str:
-    return f"{why}: whether job {job} has started is not known; it was left as it is"
+QUEUE = Queue(
+    ask=("squeue", "--noheader", "--format", "%T %r", "--jobs"),
+    is_over=lambda done: "Invalid job id" in done.stderr,  # it has ended a while ago
+    why_waiting=_why_waiting,
+    cancel="scancel",
+)
