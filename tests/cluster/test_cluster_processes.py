@@ -18,10 +18,10 @@ from whorl.cluster.job import BatchJob
 from whorl.cluster.meeting import Meeting
 from whorl.cluster.node import Node, NodeOrder
 from whorl.cluster.orders import ALONE, JobOrder
-from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.request import Part, Request
 from whorl.cluster.script import node_script
 from whorl.cluster.slurm import await_start
+from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.errors import WhorlError
 
 ASKED = "asked"
@@ -51,7 +51,7 @@ def order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeOrder
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SLURM_PROCID", "0")
     Meeting(tmp_path, "7-abc").open()
-    before = {number: signal.getsignal(number) for number in WARNINGS}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield NodeOrder(tmp_path, "7-abc", 1, "", "", 30.0, 0, guest=False, words=["train"])
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -76,7 +76,15 @@ def test_a_training_that_dies_of_a_warning_while_it_starts_is_preempted(
 
 
 @pytest.mark.parametrize(
-    ("step", "code"), [("kill -TERM $$", 75), ("exit 143", 75), ("kill -KILL $$", 1), ("exit 1", 1)]
+    ("step", "code"),
+    [
+        ("kill -TERM $$", 75),
+        ("exit 143", 75),
+        ("kill -USR2 $$", 75),
+        ("exit 138", 75),
+        ("kill -KILL $$", 1),
+        ("exit 1", 1),
+    ],
 )
 def test_a_step_that_a_warning_ends_before_the_training_listens_is_preempted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: int

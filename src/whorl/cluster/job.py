@@ -20,19 +20,20 @@ from whorl.cluster.allocation import find_allocation, is_first_node
 from whorl.cluster.launching import alone, as_ranks, on_every_node, start
 from whorl.cluster.meeting import Meeting, claim, current_meeting
 from whorl.cluster.orders import ALONE, MPI, JobOrder
-from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.request import WARN_S
 from whorl.cluster.restarts import lost_nodes, note_start, requeue
 from whorl.cluster.timing import BEGAN, TimeLimit
+from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
 from whorl.runs.directory import clear_unbegun
 from whorl.runs.lock import is_held
 from whorl.runs.wishes import ask
+from whorl.signals import WARNINGS
 
 _LOOK_EVERY_S = 0.2
 _ANSWER_S = 5.0
 _KILLED_S = 120.0
-_WARNED_TO_DEATH = (-signal.SIGTERM, 128 + signal.SIGTERM)
+_WARNED_TO_DEATH = {-number: number for number in WARNINGS} | {128 + number: number for number in WARNINGS}
 """How a step ends, as our child and in the words of launchers, where the batch system's warning came to it alone and
 before anything in it had its handlers: in the prologue, or while Python was importing."""
 _MORE_TRIES = 4
@@ -54,7 +55,7 @@ class BatchJob:
 
     def run(self) -> int:
         """To the end; returns the exit code."""
-        for number in WARNINGS:
+        for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         os.environ.setdefault(BEGAN, str(int(time.time())))
         if self._order.guest:
@@ -150,9 +151,9 @@ class BatchJob:
             time.sleep(_LOOK_EVERY_S)
         code = meeting.exit_code()
         if code is None and not self._warned:
-            if step.returncode in _WARNED_TO_DEATH:
+            if (by := _WARNED_TO_DEATH.get(step.returncode)) is not None:
                 self._warned = True
-                print("whorl: warned: the step was ended by SIGTERM before the training listened", flush=True)
+                print(f"whorl: warned: the step was ended by {by.name} before the training listened", flush=True)
             else:
                 print(f"whorl: error: the step ended with {step.returncode} before the training did", file=sys.stderr)
         return code

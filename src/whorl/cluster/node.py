@@ -26,8 +26,8 @@ from whorl.cluster.addresses import head_address, wait_until_reachable
 from whorl.cluster.allocation import find_allocation, node_index, own_share
 from whorl.cluster.meeting import JOINED, LOOK_EVERY_S, Meeting, is_claimed
 from whorl.cluster.orders import HEAD_RESOURCE, WORKER_RESOURCE
-from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.restarts import lost_nodes, requeue
+from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.engines.local.spawner import stop_signals_blocked
 from whorl.engines.ray.private import ADDRESS, TOKEN_FILE, make_token, short_folder
 from whorl.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
@@ -77,7 +77,7 @@ class Node:
 
     def run(self) -> int:
         """Returns the exit code: of the head the training's."""
-        for number in WARNINGS:
+        for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         try:
             return self._lead() if self._is_head else self._follow()
@@ -133,7 +133,7 @@ class Node:
         be dead, before this process is told."""
         if status >= 0:
             return status
-        return EXIT_PREEMPTED if self._warned or -status in WARNINGS else EXIT_FAILED
+        return EXIT_PREEMPTED if self._warned or -status in STOP_SIGNALS else EXIT_FAILED
 
     def _await_others(self) -> None:
         waiting = set(range(1, self._order.nodes))
