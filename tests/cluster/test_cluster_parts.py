@@ -33,6 +33,8 @@ def test_short_forms_of_node_names_are_written_out() -> None:
     assert expand_nodes("n[1-3,07],gpu2") == ["n1", "n2", "n3", "n07", "gpu2"]
     assert expand_nodes("nid[00098-00101]") == ["nid00098", "nid00099", "nid00100", "nid00101"]
     assert expand_nodes("a-[1,3]-ib,b") == ["a-1-ib", "a-3-ib", "b"]
+    assert expand_nodes("r[1-2]n[08-09],x") == ["r1n08", "r1n09", "r2n08", "r2n09", "x"]
+    assert expand_nodes("") == []
 
 
 def test_an_allocation_is_found_in_the_environment(tmp_path: Path) -> None:
