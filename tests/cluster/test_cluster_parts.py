@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import stat
+import threading
 import time
 from pathlib import Path
 
@@ -173,6 +174,18 @@ def test_a_run_directory_is_one_jobs_from_its_start_to_its_end(tmp_path: Path) -
             claim(tmp_path)
         assert meeting.folder.is_dir()
     claim(tmp_path).close()
+
+
+def test_a_start_waits_for_the_lock_of_an_earlier_one_of_its_job(tmp_path: Path) -> None:
+    """Its node was lost, and the file system does not know it yet."""
+    with claim(tmp_path) as lock:
+        Meeting(tmp_path, "7-abc").open()
+        with pytest.raises(RunBusyError, match="job 7 starts or runs here"):
+            claim(tmp_path, "8")
+        later = threading.Timer(1.5, lock.close)
+        later.start()
+        claim(tmp_path, "7").close()
+        later.join()
 
 
 def test_starts_without_progress_are_bounded(tmp_path: Path) -> None:

@@ -127,10 +127,8 @@ def expand_nodes(text: str) -> list[str]:
     a name the last one counts fastest, as in Slurm."""
     nodes: list[str] = []
     for name in re.findall(r"(?:\[[^\]]*\]|[^,\[\]])+", text):
-        parts = [
-            _numbers(inside) if inside else [plain] for inside, plain in re.findall(r"\[([^\]]*)\]|([^\[]+)", name)
-        ]
-        nodes += ["".join(each) for each in product(*parts)]
+        parts = re.findall(r"\[([^\]]*)\]|([^\[]+)", name)
+        nodes += map("".join, product(*(_numbers(inside) if inside else [plain] for inside, plain in parts)))
     return nodes
 
 

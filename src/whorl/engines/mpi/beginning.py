@@ -8,6 +8,7 @@ zeros.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 
@@ -18,7 +19,7 @@ mpi4py.rc.finalize = False
 
 from mpi4py import MPI as MPI  # noqa: E402
 
-from whorl.engines.mpi.finding import START_S  # noqa: E402
+from whorl.engines.mpi.finding import MARK, START_S  # noqa: E402
 from whorl.envs.mpi_memory import initialise_nameless  # noqa: E402
 
 _AFTER_THE_DRIVER_S = 3.0
@@ -34,3 +35,6 @@ def initialise() -> None:
         faulthandler.dump_traceback_later(START_S + _AFTER_THE_DRIVER_S, exit=True, file=nowhere)
         initialise_nameless(lambda: MPI.Init_thread(MPI.THREAD_SERIALIZED), MPI.COMM_WORLD.Barrier)
         faulthandler.cancel_dump_traceback_later()
+    if mark := os.environ.pop(MARK, ""):
+        with contextlib.suppress(OSError), open(mark, "a"):  # noqa: PTH123
+            pass
