@@ -134,8 +134,11 @@ def test_a_job_comes_back_though_slurm_has_not_noticed_yet_that_its_node_is_lost
     job = submitted(slurm, *THREE, "--time", 10, *training(run_dir, "mpi", LONG["mpi"], *often))
     await_updates(slurm, run_dir, job, 20)
     slurm.lose("n2", told=False)
-    slurm.wait_for(job, "PENDING")
-    slurm.start_node("n2")
+    end = time.monotonic() + 100
+    while "whorl: requeued" not in log_of(run_dir):
+        assert time.monotonic() < end, log_of(run_dir)
+        time.sleep(0.2)
+    slurm.start_node("n2")  # or Slurm would wait for it until it notices
     ended = slurm.wait_for(job)
     assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
     assert "a node does not answer: the run goes on from its last checkpoint" in log_of(run_dir)
