@@ -20,7 +20,7 @@ from whorl.engines.driving import Dismissed
 from whorl.engines.entries import begin_role, load_entry
 from whorl.engines.faults import forget_first_faults
 from whorl.engines.local.line import FrameSocket
-from whorl.engines.local.nursery import STOP_SIGNALS, redirect_output, seed_global_generators
+from whorl.engines.local.nursery import redirect_output, seed_global_generators
 from whorl.engines.local.rolemain import STARTING, describe_failure
 from whorl.engines.mpi.beginning import MPI, initialise
 from whorl.engines.mpi.loop import BackOff, RankLine, RankLoop
@@ -32,7 +32,6 @@ from whorl.engines.mpi.wiring import Comms, Wiring
 from whorl.engines.plain import plan_from_plain
 from whorl.engines.threads import thread_environ
 from whorl.engines.wire import decode_body, encode_body, envelope
-from whorl.signals import WARNINGS
 
 GOODBYE_S = 3.0
 """Ranks that do not come to the end of a plan within this time are ended by MPI."""
@@ -256,10 +255,10 @@ def run_rank(driver: socket.socket | None, forward_to: int | None = None, *, of_
         elif forward_to is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(forward_to, number)
-        elif of_launcher and number in WARNINGS:
+        elif of_launcher and number == signal.SIGTERM:
             rank.warned = True
 
-    for number in STOP_SIGNALS:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, on_signal)
     rank.serve()
     if rank.finalises:
