@@ -13,6 +13,10 @@ from typing import Any, Protocol, Self
 from whorl.errors import PreemptedError, StalledError
 
 TIME_IS_OVER = "the end of the job's time"
+USER_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+"""What ``sbatch --signal`` and its like send ahead of the end, to every process of a job's steps."""
+WARNINGS = (signal.SIGTERM, *USER_SIGNALS)
+"""Of a batch system's, which all ranks of a job need not get."""
 UNHEARD_S = 10.0
 """After so long, a Ctrl-C that nobody has looked at may be repeated, and then ends the run as it is."""
 
@@ -33,7 +37,8 @@ class Limit(Protocol):
 
 class StopSignals:
     """While entered, SIGTERM, SIGINT and SIGHUP (the terminal was closed; not where it is ignored, as by ``nohup``) are
-    noted instead of killing the process. Only the main thread can do this.
+    noted instead of killing the process, and so are SIGUSR1 and SIGUSR2, which batch systems warn with, where nobody
+    else takes care of them. Only the main thread can do this.
 
     Until ``hold`` is called there is nothing to save: a signal then ends the ``with`` block at once with
     ``PreemptedError``.
@@ -62,9 +67,11 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._note)
+            taken = [signal.SIGTERM, signal.SIGINT]
+            taken += [signal.SIGHUP] * (signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN)
+            taken += [number for number in USER_SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+            for number in taken:
+                self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(
@@ -90,8 +97,8 @@ class StopSignals:
 
 
 class HeldPreemption:
-    """Between ``begin`` and ``end``, what a batch system says before it ends a job is noted: SIGTERM, SIGHUP, or that
-    the job's time is nearly over. For a run under the user's own loop.
+    """Between ``begin`` and ``end``, what a batch system says before it ends a job is noted: SIGTERM, SIGHUP, SIGUSR1,
+    SIGUSR2, or that the job's time is nearly over. For a run under the user's own loop.
 
     Does nothing where somebody else takes care of SIGTERM, and outside the main thread. A signal that nobody has looked
     at for long kills when it is repeated, as it would without us.
@@ -117,7 +124,7 @@ class HeldPreemption:
         in_main_thread = threading.current_thread() is threading.main_thread()
         if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP, *USER_SIGNALS):
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, self._note)
                 self._held.append(number)

@@ -262,9 +262,9 @@ class Trainer:
         """Collect and learn; returns the last update's metrics. Ctrl-C is raised where the run can go on or be saved
         (``close`` does); a second one at once.
 
-        After SIGTERM or SIGHUP, and shortly before the end of the batch job, the run is saved and closed between two
-        updates, and ``SystemExit(75)`` raised: the script ends, and ``Trainer.resume`` goes on. Not where the program
-        handles SIGTERM itself.
+        After SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2, and shortly before the end of the batch job, the run is saved and
+        closed between two updates, and ``SystemExit(75)`` raised: the script ends, and ``Trainer.resume`` goes on. Not
+        where the program handles SIGTERM itself.
         """
         updates = check(Kind("integer", bounds=(AtLeast(1),)), updates, "updates")
         goal = self.updates + updates

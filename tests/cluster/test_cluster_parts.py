@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import stat
+import threading
 import time
 from pathlib import Path
 
@@ -41,6 +42,8 @@ def test_short_forms_of_node_names_are_written_out() -> None:
     assert expand_nodes("n[1-3,07],gpu2") == ["n1", "n2", "n3", "n07", "gpu2"]
     assert expand_nodes("nid[00098-00101]") == ["nid00098", "nid00099", "nid00100", "nid00101"]
     assert expand_nodes("a-[1,3]-ib,b") == ["a-1-ib", "a-3-ib", "b"]
+    assert expand_nodes("r[1-2]n[08-09],x") == ["r1n08", "r1n09", "r2n08", "r2n09", "x"]
+    assert expand_nodes("") == []
 
 
 def test_an_allocation_is_found_in_the_environment(tmp_path: Path) -> None:
@@ -183,6 +186,18 @@ def test_a_run_directory_is_one_jobs_from_its_start_to_its_end(tmp_path: Path) -
             claim(tmp_path)
         assert meeting.folder.is_dir()
     claim(tmp_path).close()
+
+
+def test_a_start_waits_for_the_lock_of_an_earlier_one_of_its_job(tmp_path: Path) -> None:
+    """Its node was lost, and the file system does not know it yet."""
+    with claim(tmp_path) as lock:
+        Meeting(tmp_path, "7-abc").open()
+        with pytest.raises(RunBusyError, match="job 7 starts or runs here"):
+            claim(tmp_path, "8")
+        later = threading.Timer(1.5, lock.close)
+        later.start()
+        claim(tmp_path, "7").close()
+        later.join()
 
 
 def test_starts_without_progress_are_bounded(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +15,17 @@ from pathlib import Path
 import pytest
 
 from whorl.cli.main import main
-from whorl.cluster.allocation import ASKED_GPUS, ASKED_MEMORY, own_share
+from whorl.cluster.allocation import ASKED_GPUS, ASKED_MEMORY, Allocation, own_share
 from whorl.cluster.job import BatchJob
-from whorl.cluster.meeting import Meeting
+from whorl.cluster.meeting import Meeting, claim
 from whorl.cluster.node import Node, NodeOrder
-from whorl.cluster.orders import ALONE, JobOrder
+from whorl.cluster.orders import ALONE, MPI, JobOrder
 from whorl.cluster.pbs import QUEUE as PBS_QUEUE
-from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.request import Part, Request
+from whorl.cluster.restarts import is_one_silent
 from whorl.cluster.script import node_script
 from whorl.cluster.slurm import QUEUE
+from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.errors import WhorlError
 
 ASKED = "asked"
@@ -52,7 +55,7 @@ def order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeOrder
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SLURM_PROCID", "0")
     Meeting(tmp_path, "7-abc").open()
-    before = {number: signal.getsignal(number) for number in WARNINGS}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield NodeOrder(tmp_path, "7-abc", 1, "", "", 30.0, 0, guest=False, words=["train"])
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -77,7 +80,15 @@ def test_a_training_that_dies_of_a_warning_while_it_starts_is_preempted(
 
 
 @pytest.mark.parametrize(
-    ("step", "code"), [("kill -TERM $$", 75), ("exit 143", 75), ("kill -KILL $$", 1), ("exit 1", 1)]
+    ("step", "code"),
+    [
+        ("kill -TERM $$", 75),
+        ("exit 143", 75),
+        ("kill -USR2 $$", 75),
+        ("exit 138", 75),
+        ("kill -KILL $$", 1),
+        ("exit 1", 1),
+    ],
 )
 def test_a_step_that_a_warning_ends_before_the_training_listens_is_preempted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: int
@@ -89,6 +100,82 @@ def test_a_step_that_a_warning_ends_before_the_training_listens_is_preempted(
     job = BatchJob(JobOrder("pbs", tmp_path / "run", "1", ALONE, tmp_path / "node.sh", words=("train",)))
     monkeypatch.setattr(job, "_launch", lambda _meeting, _words: ["sh", "-c", step])
     assert job._host() == code
+
+
+@pytest.fixture
+def pbs_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchJob]:
+    """Whose launcher is to be told what it is. Handlers of signals are afterwards as they were."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    (tmp_path / "nodes").write_text("a\n")
+    monkeypatch.setenv("PBS_JOBID", "7.server")
+    monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
+    order = JobOrder("pbs", tmp_path / "run", "1", MPI, tmp_path / "node.sh", words=("train",))
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield BatchJob(order)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_step_that_does_not_end_after_its_training_is_ended(
+    pbs_job: BatchJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whorl.cluster.job._LINGERS_S", 0.3)
+    monkeypatch.setattr("whorl.cluster.job._ENDS_S", 0.3)
+    meeting = Meeting(tmp_path / "run", "7-abc")
+    meeting.open()
+    meeting.say_exit(1)
+    told = tmp_path / "told"
+    began = time.monotonic()
+    assert pbs_job._attend(["bash", "-c", f"trap 'touch {told}' TERM; while :; do sleep 0.1; done"], meeting) == 1
+    assert told.exists()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(("begins", "tries"), [(True, 1), (False, 5)])
+def test_ranks_are_started_again_only_where_no_mpi_has_begun(
+    pbs_job: BatchJob, monkeypatch: pytest.MonkeyPatch, begins: bool, tries: int
+) -> None:
+    """A rank that dies later has another cause, which is not to be named MPI."""
+    tried: list[Meeting] = []
+
+    def launch(meeting: Meeting, _words: list[str]) -> list[str]:
+        tried.append(meeting)
+        return ["sh", "-c", f"{f'touch {meeting.mpi_mark};' if begins else ''} exit 139"]
+
+    monkeypatch.setattr(pbs_job, "_launch", launch)
+    assert pbs_job.run() == 1
+    assert len(tried) == tries
+
+
+@pytest.mark.parametrize(("here", "everywhere", "silent"), [(0, 0, False), (0, 1, True), (1, 1, False)])
+def test_a_node_on_which_nothing_starts_is_lost(
+    stand_in: Callable[[str, str], Path], here: int, everywhere: int, silent: bool
+) -> None:
+    """Where nothing starts on our own either, it is not the node."""
+    stand_in("srun", f'case "$*" in *--nodelist=*) exit {here};; *--nodes=2*) exit {everywhere};; *) exit 9;; esac')
+    assert is_one_silent(Allocation("slurm", "7", ("n1", "n2"))) == silent
+
+
+def test_any_node_has_a_job_requeued_whose_first_is_gone(
+    order: NodeOrder, stand_in: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not while the head answers: locks may be those of each node alone."""
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_PROCID": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("whorl.cluster.node._TURN_S", 0.2)
+    monkeypatch.setattr("whorl.cluster.node._BATCH_GONE_S", 1.0)
+    stand_in("scontrol", f'[ "$1" = requeue ] && touch {tmp_path}/requeued; echo JobState=RUNNING')
+    node = Node(order)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        Meeting(order.run_dir, order.key).publish(f"127.0.0.1:{head.getsockname()[1]}")
+        node._have_it_come_back()
+    assert not (tmp_path / "requeued").exists()
+    with claim(order.run_dir):
+        node._have_it_come_back()
+    assert not (tmp_path / "requeued").exists()
+    node._have_it_come_back()
+    assert (tmp_path / "requeued").exists()
+    node._folder.rmdir()
 
 
 def test_what_ray_says_in_many_lines_is_told_in_one(

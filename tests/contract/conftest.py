@@ -14,6 +14,7 @@ from whorl.config.schema import EngineConfig
 from whorl.engines.contract import Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
 
+
 class Recorder:
     """An observer that remembers."""
 

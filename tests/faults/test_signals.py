@@ -29,14 +29,15 @@ def test_a_signal_saves_and_the_resumed_run_ends_with_the_same_weights(run_dir: 
     same_as(run_dir, "overlap")
 
 
-def test_the_signal_itself_saves(run_dir: Path, wrapped_reference: str) -> None:
-    """SIGTERM to every process, as a batch system sends it, long before a checkpoint is due."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+def test_the_signal_itself_saves(run_dir: Path, wrapped_reference: str, number: signal.Signals) -> None:
+    """To every process, as a batch system sends it, long before a checkpoint is due."""
     slow = (*kwargs_of_env(step_time_s=0.001), "--set", "env.hosting=inside", "--set", "run.checkpoint_every_s=1000")
     metrics = run_dir / "metrics.jsonl"
     with Command("train", "ppo", "whorl/Slow-v0", *LOCAL, *slow, "--run-dir", run_dir) as command:
         until(lambda: metrics.exists() and metrics.stat().st_size, "an update")
         assert updates_saved(run_dir) == []
-        os.killpg(command.pid, signal.SIGTERM)
+        os.killpg(command.pid, number)
         started = time.monotonic()
         ended = command.ended()
     assert time.monotonic() - started < 5.0

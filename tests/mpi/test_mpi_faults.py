@@ -92,9 +92,13 @@ def test_ranks_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
     assert not alive
 
 
-def test_a_signal_saves_and_the_exit_code_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_signal_saves_and_the_exit_code_says_so(tmp_path: Path, number: signal.Signals) -> None:
+    """Of those that Slurm's ``--signal`` sends, the launcher and the ranks get one, too."""
     process = begun(tmp_path / "run")
-    process.send_signal(signal.SIGTERM)
+    others = psutil.Process(process.pid).children(recursive=True) if number != signal.SIGTERM else []
+    for each in [*others, process]:
+        each.send_signal(number)
     assert process.wait(20) == 75
     assert process.stderr is not None
     process.stderr.close()

@@ -134,7 +134,7 @@ KillWait=5
 MinJobAge=3600
 InactiveLimit=0
 SlurmctldTimeout=60
-SlurmdTimeout=60
+SlurmdTimeout=300
 MessageTimeout=30
 JobRequeue=1
 PreemptType=preempt/partition_prio
@@ -265,8 +265,9 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
                 self.run("scontrol", "update", f"nodename={','.join(self.nodes)}", "state=resume", check=False)
                 self._wait(lambda: len(self.idle()) == len(self.nodes), "all nodes back")
 
-    def lose(self, node: str) -> None:
-        """A node loses its power: all that runs on it is killed, and the controller is told."""
+    def lose(self, node: str, *, told: bool = True) -> None:
+        """A node loses its power: all that runs on it is killed. The controller is told, or finds out by itself after
+        minutes."""
         self._daemons[node].kill()
         end = time.monotonic() + 10
         while (lost := processes_of(node)) and time.monotonic() < end:  # again: who was just being started
@@ -275,7 +276,8 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
         self._daemons[node].wait()
-        self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+        if told:
+            self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
 
     def strike(self) -> None:
         """Everything that jobs run is killed at once, as by a limit that nobody warned of: all are frozen before the

@@ -126,6 +126,58 @@ def test_a_lost_node_that_the_run_needs_has_the_job_requeued_and_resumed(
 
 
 @pytest.mark.verify
+def test_a_job_comes_back_though_slurm_has_not_noticed_yet_that_its_node_is_lost(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    run_dir = tmp_path / "run"
+    often = ("--set", "run.checkpoint_every_s=1")
+    job = submitted(slurm, *THREE, "--time", 10, *training(run_dir, "mpi", LONG["mpi"], *often))
+    await_updates(slurm, run_dir, job, 20)
+    slurm.lose("n2", told=False)
+    end = time.monotonic() + 100
+    while "whorl: requeued" not in log_of(run_dir):
+        assert time.monotonic() < end, log_of(run_dir)
+        time.sleep(0.2)
+    slurm.start_node("n2")  # or Slurm would wait for it until it notices
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert "a node does not answer: the run goes on from its last checkpoint" in log_of(run_dir)
+    assert int(ended.fields["Restarts"]) >= 1
+    assert result_of(run_dir)["weights_sha256"] == weights_of(LONG["mpi"])
+
+
+@pytest.mark.verify
+def test_a_rank_that_dies_by_itself_is_a_failure_and_no_lost_node(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Nor is MPI blamed for it."""
+    run_dir = tmp_path / "run"
+    job = submitted(slurm, *THREE, "--time", 10, *training(run_dir, "mpi", LONG["mpi"]))
+    await_updates(slurm, run_dir, job, 5)
+    ranks = [pid for pid in processes_of("n3") if b"PMI_RANK=3\0" in Path(f"/proc/{pid}/environ").read_bytes()]
+    os.kill(min(ranks), signal.SIGKILL)
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.fields["Restarts"]) == ("FAILED", "0"), log_of(run_dir)
+    assert "the run goes on" not in log_of(run_dir)
+    assert "did not come up" not in log_of(run_dir)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_a_warning_to_every_process_of_the_steps_saves_the_run(
+    slurm: SlurmCluster, tmp_path: Path, engine: str
+) -> None:
+    """As ``--signal=USR2@60`` sends it; the batch process does not hear of it."""
+    run_dir = tmp_path / "run"
+    job = submitted(slurm, *THREE, "--time", 10, "--no-requeue", *training(run_dir, engine, LONG[engine]))
+    await_updates(slurm, run_dir, job, 5)
+    slurm.run("scancel", "--signal=USR2", job)
+    ended = slurm.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("FAILED", 75), log_of(run_dir)
+    told, saved = updates_in(run_dir)
+    assert told == saved
+    assert result_of(run_dir)["status"] == "preempted"
+
+
+@pytest.mark.verify
 def test_a_job_whose_time_is_over_before_the_run_begins_comes_back(slurm: SlurmCluster, tmp_path: Path) -> None:
     """Without a warning by Slurm. The first start is held up; the second is not."""
     run_dir = tmp_path / "run"

@@ -123,6 +123,21 @@ def test_a_closed_terminal_is_a_wish_to_stop_but_not_under_nohup(ignored: bool) 
         signal.signal(signal.SIGHUP, before)
 
 
+def test_signals_that_the_user_takes_care_of_are_left_to_them() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _frame: seen.append(number))
+    try:
+        with StopSignals() as signals:
+            signals.hold()
+            signal.raise_signal(signal.SIGUSR1)
+            assert (seen, signals.received) == ([signal.SIGUSR1], None)
+            signal.raise_signal(signal.SIGUSR2)
+            assert signals.received == "SIGUSR2"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+
+
 def _stopped_and_interrupted(*, looks: bool) -> None:
     with StopSignals() as signals:
         signals.hold()

@@ -77,7 +77,7 @@ def run_own_loop(folder: Path, script: str, **variables: str) -> subprocess.Pope
 
 
 @engines
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "the end of the job's time"])
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "SIGUSR1", "the end of the job's time"])
 def test_a_loop_of_the_users_own_is_saved_before_its_job_ends(tmp_path: Path, engine: dict[str, Any], how: str) -> None:
     script = OWN_LOOP.format({"engine": engine["engine"], "set": SMALL})
     limit = {} if how.startswith("SIG") else {"WHORL_JOB_BEGAN": str(int(time.time())), "WHORL_JOB_SECONDS": "16"}

@@ -45,11 +45,13 @@ def _first(words: list[str]) -> int:
     from whorl.cluster.addresses import one_network_device
     from whorl.cluster.allocation import find_allocation, rank_index
     from whorl.cluster.meeting import Meeting
+    from whorl.engines.mpi.finding import MARK
 
     own, training = _cut(words)
     parser = _parser_of_run()
     parser.add_argument("--interface", default="")
     given = parser.parse_args(own)
+    os.environ[MARK] = str(Meeting(given.run_dir, given.key).mpi_mark)
     if (allocation := find_allocation()) is not None:
         others = [node for node in allocation.nodes if node != os.environ.get("SLURMD_NODENAME")]
         try:

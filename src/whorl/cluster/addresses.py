@@ -115,6 +115,15 @@ def wait_until_reachable(address: str, interface: str, end: float) -> str:
         time.sleep(0.2)
 
 
+def answers(address: str) -> bool:
+    """Whether somebody listens at ``HOST:PORT`` now."""
+    try:
+        wait_until_reachable(address, "", time.monotonic())
+    except WhorlError:
+        return False
+    return True
+
+
 def _told_by_slurm(node: str) -> str:
     """Where Slurm reaches a node whose name does not resolve."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from whorl.errors import BadInputError
@@ -125,14 +126,19 @@ def _pbs_nodes(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def expand_nodes(text: str) -> list[str]:
-    """Slurm's short form of names written out: ``n[1-3,07],gpu2`` are n1, n2, n3, n07 and gpu2."""
+    """Slurm's short form of names written out: ``n[1-3,07],gpu2`` are n1, n2, n3, n07 and gpu2. Of several brackets in
+    a name the last one counts fastest, as in Slurm."""
     nodes: list[str] = []
-    for prefix, inside, suffix in re.findall(r"([^,\[\]]+)(?:\[([^\]]*)\])?([^,\[\]]*)", text):
-        if not inside:
-            nodes.append(prefix + suffix)
-            continue
-        for piece in inside.split(","):
-            first, _, last = piece.partition("-")
-            width = len(first)
-            nodes += [f"{prefix}{number:0{width}d}{suffix}" for number in range(int(first), int(last or first) + 1)]
+    for name in re.findall(r"(?:\[[^\]]*\]|[^,\[\]])+", text):
+        parts = re.findall(r"\[([^\]]*)\]|([^\[]+)", name)
+        nodes += map("".join, product(*(_numbers(inside) if inside else [plain] for inside, plain in parts)))
     return nodes
+
+
+def _numbers(inside: str) -> list[str]:
+    """What is between two brackets: ``1-3,07`` are 1, 2, 3 and 07."""
+    found: list[str] = []
+    for piece in inside.split(","):
+        first, _, last = piece.partition("-")
+        found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
+    return found

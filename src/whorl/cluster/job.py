@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 from whorl.cluster.addresses import address_of
@@ -20,19 +21,23 @@ from whorl.cluster.allocation import find_allocation, is_first_node
 from whorl.cluster.launching import alone, as_ranks, on_every_node, start
 from whorl.cluster.meeting import Meeting, claim, current_meeting
 from whorl.cluster.orders import ALONE, MPI, JobOrder
-from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.request import WARN_S
-from whorl.cluster.restarts import lost_nodes, note_start, requeue
+from whorl.cluster.restarts import is_one_silent, lost_nodes, note_start, requeue
 from whorl.cluster.timing import BEGAN, TimeLimit
+from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
 from whorl.runs.directory import clear_unbegun
 from whorl.runs.lock import is_held
 from whorl.runs.wishes import ask
+from whorl.signals import WARNINGS
 
 _LOOK_EVERY_S = 0.2
 _ANSWER_S = 5.0
 _KILLED_S = 120.0
-_WARNED_TO_DEATH = (-signal.SIGTERM, 128 + signal.SIGTERM)
+_LINGERS_S, _ENDS_S = 60.0, 15.0
+"""How long a step may take to end after its training has, and after it was told to: launchers wait for nodes that are
+lost."""
+_WARNED_TO_DEATH = {-number: number for number in WARNINGS} | {128 + number: number for number in WARNINGS}
 """How a step ends, as our child and in the words of launchers, where the batch system's warning came to it alone and
 before anything in it had its handlers: in the prologue, or while Python was importing."""
 _MORE_TRIES = 4
@@ -49,28 +54,31 @@ class BatchJob:
             raise BadInputError(f"not inside a job of {order.system}: submit the script, do not run it")
         self._order, self._allocation = order, allocation
         self._warned = self._heard = self._has_begun = False
-        self._updates_before = 0
         self._step: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """To the end; returns the exit code."""
-        for number in WARNINGS:
+        for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         os.environ.setdefault(BEGAN, str(int(time.time())))
         if self._order.guest:
             return self._visit()
-        with claim(self._order.run_dir):
+        with claim(self._order.run_dir, self._number if os.environ.get("SLURM_RESTART_COUNT", "0") > "0" else ""):
             return self._host()
 
+    @property
+    def _number(self) -> str:
+        return self._allocation.job.partition(".")[0]
+
     def _host(self) -> int:
-        meeting = Meeting(self._order.run_dir, f"{self._allocation.job.partition('.')[0]}-{secrets.token_hex(4)}")
+        meeting = Meeting(self._order.run_dir, f"{self._number}-{secrets.token_hex(4)}")
         meeting.open()
         try:
             words = self._training()
             note_start(self._order.run_dir, self._order.restarts)
             code = self._attend(self._launch(meeting, words), meeting)
             for _ in range(_MORE_TRIES if self._order.launch == MPI else 0):
-                if code is not None or self._warned or self._has_learnt():
+                if code is not None or self._warned or meeting.mpi_mark.exists():
                     break
                 print("whorl: MPI did not come up; it is tried once more", file=sys.stderr, flush=True)
                 code = self._attend(self._launch(meeting, self._training()), meeting)
@@ -79,12 +87,19 @@ class BatchJob:
         if code is None:
             code = EXIT_PREEMPTED if self._warned else EXIT_FAILED
         if self._order.requeue and self._allocation.system == "slurm":
-            lost = lost_nodes(self._allocation.nodes) if code == EXIT_FAILED else []
+            lost = self._lost() if code == EXIT_FAILED else ""
             if lost:
-                print(f"whorl: {', '.join(lost)} was lost: the run goes on from its last checkpoint", flush=True)
+                print(f"whorl: {lost}: the run goes on from its last checkpoint", flush=True)
             if lost or code == EXIT_PREEMPTED:
                 self._come_back()
         return code
+
+    def _lost(self) -> str:
+        """Which node was lost; nothing where all are there."""
+        nodes = self._allocation.nodes
+        if lost := lost_nodes(nodes):
+            return f"{', '.join(lost)} was lost"
+        return "a node does not answer" if len(nodes) > 1 and is_one_silent(self._allocation) else ""
 
     def _training(self) -> list[str]:
         """``train`` at the first start, ``resume`` at every other; ``tune`` goes on with a study by itself."""
@@ -138,10 +153,15 @@ class BatchJob:
 
     def _attend(self, command: list[str], meeting: Meeting) -> int | None:
         """Watch the step to its end; returns the training's exit code, None where it did not come to one."""
-        self._updates_before = self._updates()
         self._step = step = start(command)
         limit = TimeLimit(WARN_S)
+        due: list[tuple[float, Callable[[], None]]] = []
         while step.poll() is None:
+            if not due and meeting.exit_code() is not None:
+                end = time.monotonic() + _LINGERS_S
+                due = [(end, step.terminate), (end + _ENDS_S, step.kill)]
+            if due and time.monotonic() > due[0][0]:
+                due.pop(0)[1]()
             # A run that has begun knows itself when its time is over, and how long it needs to save.
             if not self._warned and not is_held(self._order.run_dir / "lock") and limit.is_near():
                 self._warned = True
@@ -150,23 +170,12 @@ class BatchJob:
             time.sleep(_LOOK_EVERY_S)
         code = meeting.exit_code()
         if code is None and not self._warned:
-            if step.returncode in _WARNED_TO_DEATH:
+            if (by := _WARNED_TO_DEATH.get(step.returncode)) is not None:
                 self._warned = True
-                print("whorl: warned: the step was ended by SIGTERM before the training listened", flush=True)
+                print(f"whorl: warned: the step was ended by {by.name} before the training listened", flush=True)
             else:
                 print(f"whorl: error: the step ended with {step.returncode} before the training did", file=sys.stderr)
         return code
-
-    def _updates(self) -> int:
-        """How much there is of the metrics, in bytes."""
-        try:
-            return (self._order.run_dir / "metrics.jsonl").stat().st_size
-        except OSError:
-            return 0
-
-    def _has_learnt(self) -> bool:
-        """Something was learnt in the step that has ended: it was not the start that failed."""
-        return self._updates() != self._updates_before
 
     def _pass_on(self) -> None:
         """Tell the run; one that has not begun has nothing to save."""

@@ -23,15 +23,19 @@ _OF_BATCH = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TAS
 
 
 def start(command: list[str]) -> subprocess.Popen[bytes]:
-    """Run a launcher, in an environment without anything that it would take for an option."""
-    environ = {name: text for name, text in os.environ.items() if name not in _OF_BATCH}
+    """Run a launcher."""
     try:
-        return subprocess.Popen(command, env=environ)
+        return subprocess.Popen(command, env=launcher_environ())
     except OSError as error:
         raise BadInputError(
             f"{command[0]} cannot be run by the batch process ({os_reason(error)}): where --python starts a container, "
             "bind the batch system's commands into it (docs/how-to/slurm.md)"
         ) from None
+
+
+def launcher_environ() -> dict[str, str]:
+    """Without anything that a launcher would take for an option."""
+    return {name: text for name, text in os.environ.items() if name not in _OF_BATCH}
 
 
 def on_every_node(allocation: Allocation, order: JobOrder, words: list[str]) -> list[str]:
@@ -74,6 +78,18 @@ def as_ranks(allocation: Allocation, order: JobOrder, ranks: int, words: list[st
     where = [("-f" if mpi.name == "mpich" else "--hostfile"), *hosts] if hosts else []
     over = ["-iface", interface] if interface and mpi.name == "mpich" else []
     return ["env", *told, *mpi.command, *where, *over, "-n", str(ranks), *_told(), *command]
+
+
+def nothing_on(allocation: Allocation, *, everywhere: bool) -> list[str]:
+    """A step that does nothing, on every node of a job of Slurm's or on this one, whatever else runs there (the
+    memory of a step that cannot end without its lost node is not free)."""
+    step = ["srun", "--overlap", "--mem=0", "--mpi=none", "--quiet"]
+    if not everywhere:
+        return [*step, "--nodes=1", "--ntasks=1", f"--nodelist={os.environ.get('SLURMD_NODENAME', '')}", "true"]
+    count = len(allocation.nodes)
+    groups = het_groups()
+    where = [f"--nodes={count}", f"--ntasks={count}"] if groups == 1 else [f"--het-group=0-{groups - 1}"]
+    return [*step, *where, "--ntasks-per-node=1", "true"]
 
 
 def alone(allocation: Allocation, order: JobOrder, words: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ RUN_DIR/job/current          the key of that job
 RUN_DIR/job/KEY/token        of the Ray cluster; the head makes it
 RUN_DIR/job/KEY/address      ip:port of the head, when it listens
 RUN_DIR/job/KEY/node-N       how node N fares: ``joined``, or an exit code and why it did not
+RUN_DIR/job/KEY/mpi          a rank has come through MPI's beginning
 RUN_DIR/job/KEY/exit         the exit code of the training, at the end
 
 Each start of a job has a key of its own, so that nobody meets what a former start has left. Each file is whole or not
@@ -24,23 +25,31 @@ from whorl.runs.lock import RunLock, is_held, read_holder
 
 JOINED = "joined"
 LOOK_EVERY_S = 0.2
+_LOCK_KEPT_S = 300.0
 
 
-def claim(run_dir: Path) -> RunLock:
+def claim(run_dir: Path, job: str = "") -> RunLock:
     """The run directory for one batch process, from before it clears or writes anything there. The run's own lock comes
-    too late: it is not held while nodes come up."""
+    too late: it is not held while nodes come up.
+
+    A file system may keep the locks of a node that was lost: where an earlier start of ``job`` seems to be here it is
+    waited for."""
     folder = run_dir / "job"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BadInputError(f"{folder}: {os_reason(error)}") from error
-    try:
-        return RunLock(folder / "lock")
-    except RunBusyError:
-        raise RunBusyError(
-            f"{run_dir}: {_job_in(folder)} starts or runs here ({read_holder(folder / 'lock') or 'who is unknown'}); "
-            "wait for it, or cancel it first"
-        ) from None
+    end = time.monotonic() + _LOCK_KEPT_S
+    while True:
+        try:
+            return RunLock(folder / "lock")
+        except RunBusyError:
+            if not job or _job_in(folder) != f"job {job}" or time.monotonic() > end:
+                who = read_holder(folder / "lock") or "who is unknown"
+                raise RunBusyError(
+                    f"{run_dir}: {_job_in(folder)} starts or runs here ({who}); wait for it, or cancel it first"
+                ) from None
+        time.sleep(LOOK_EVERY_S)
 
 
 def is_claimed(run_dir: Path) -> bool:
@@ -93,6 +102,11 @@ class Meeting:
             (self.folder.parent / "current").unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    @property
+    def mpi_mark(self) -> Path:
+        """There once a rank has come through MPI's beginning."""
+        return self.folder / "mpi"
+
     def publish(self, address: str) -> None:
         """The head listens here."""
         self._write("address", address)
@@ -131,6 +145,10 @@ class Meeting:
         """The training's, once it has ended."""
         text = self._read("exit")
         return int(text) if text else None
+
+    def is_going_on(self) -> bool:
+        """The training has not ended, nor the batch process."""
+        return self.exit_code() is None and self.folder.is_dir()
 
     def _write(self, name: str, text: str) -> None:
         write_atomic(self.folder / name, text.encode(), mode=0o600)

@@ -22,12 +22,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from whorl.cluster.addresses import head_address, wait_until_reachable
+from whorl.cluster.addresses import answers, head_address, wait_until_reachable
 from whorl.cluster.allocation import find_allocation, node_index, own_share
 from whorl.cluster.meeting import JOINED, LOOK_EVERY_S, Meeting, is_claimed
 from whorl.cluster.orders import HEAD_RESOURCE, WORKER_RESOURCE
-from whorl.cluster.ray_node import WARNINGS
 from whorl.cluster.restarts import lost_nodes, requeue
+from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.engines.local.spawner import stop_signals_blocked
 from whorl.engines.ray.private import ADDRESS, TOKEN_FILE, make_token, short_folder
 from whorl.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
@@ -36,6 +36,8 @@ from whorl.runs.status import one_line
 REACH_S = 15.0
 _BATCH_GONE_S, _ASK_EVERY_S = 900.0, 15.0
 """Slurm finds a node out after its SlurmdTimeout, which is 5 minutes unless it was told otherwise."""
+_TURN_S = 5.0
+"""How long each node gives the one before it to have the job started again."""
 _PLENTY = 10_000.0
 _STORE_SHARE, _MOST_STORE_BYTES, _LEAST_STORE_BYTES = 0.25, 4 * 2**30, 80 * 2**20
 _RANK_NAMES = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE", "PMIX_RANK")
@@ -77,7 +79,7 @@ class Node:
 
     def run(self) -> int:
         """Returns the exit code: of the head the training's."""
-        for number in WARNINGS:
+        for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         try:
             return self._lead() if self._is_head else self._follow()
@@ -133,7 +135,7 @@ class Node:
         be dead, before this process is told."""
         if status >= 0:
             return status
-        return EXIT_PREEMPTED if self._warned or -status in WARNINGS else EXIT_FAILED
+        return EXIT_PREEMPTED if self._warned or -status in STOP_SIGNALS else EXIT_FAILED
 
     def _await_others(self) -> None:
         waiting = set(range(1, self._order.nodes))
@@ -165,7 +167,7 @@ class Node:
             self._meeting.report(self._index, JOINED)
         print(f"whorl: node {self._index} ({socket.gethostname()}) has joined {address}", flush=True)
         assert self._ray is not None
-        while self._meeting.exit_code() is None and self._meeting.folder.is_dir():
+        while self._meeting.is_going_on():
             if self._order.guest and self._warned:
                 break
             if self._ray.poll() is not None:
@@ -176,17 +178,22 @@ class Node:
 
     def _have_it_come_back(self) -> None:
         """The first node may be lost, and with it the batch process, which has jobs started again otherwise. Slurm was
-        told not to end the job for a lost node, and would let it stand: the second node says it instead. Where the
-        file system keeps a lost node's locks, Slurm's own word is waited for."""
+        told not to end the job for a lost node, and would let it stand: the second node says it instead, or where that
+        is lost too, the third. A file system may keep a lost node's locks, and one that knows those of its own node
+        alone shows none of a healthy one: where there is a lock Slurm's own word is waited for, and where there is
+        none the head must not answer either."""
         allocation = find_allocation(system="slurm")
-        if self._order.guest or self._index != 1 or allocation is None:
+        if self._order.guest or allocation is None:
             return
         begun = asked = time.monotonic()
-        while self._meeting.exit_code() is None and time.monotonic() < begun + _BATCH_GONE_S:
-            gone = not is_claimed(self._order.run_dir)
-            if not gone and time.monotonic() > asked + _ASK_EVERY_S:
-                asked, gone = time.monotonic(), bool(lost_nodes(allocation.nodes[:1]))
-            if gone:
+        turn: float | None = None
+        while self._meeting.is_going_on() and (now := time.monotonic()) < begun + _BATCH_GONE_S:
+            if turn is None:
+                gone = not is_claimed(self._order.run_dir) and not answers(self._meeting.address(now))
+                if not gone and now > asked + _ASK_EVERY_S:
+                    asked, gone = now, bool(lost_nodes(allocation.nodes[:1]))
+                turn = now + (self._index - 1) * _TURN_S if gone else None
+            if turn is not None and now >= turn:
                 if requeue(allocation.job):
                     print("whorl: the first node was lost: the run goes on from its last checkpoint", flush=True)
                 return

@@ -22,7 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-WARNINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+from whorl.engines.local.nursery import STOP_SIGNALS
+
 _LOOK_EVERY_S = 1.0
 _OFFSPRING_S = 5.0
 _PR_SET_CHILD_SUBREAPER = 36
@@ -63,7 +64,7 @@ def start(order: dict[str, Any]) -> Any:
 
 def main() -> None:
     """Serve one node's process."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, WARNINGS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     adopt_orphans()
     said = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Ray prints goes into the log

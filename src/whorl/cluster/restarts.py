@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from whorl.cluster.allocation import Allocation
+from whorl.cluster.launching import launcher_environ, nothing_on
 from whorl.errors import WhorlError
 from whorl.runs.checkpoint import find_checkpoints
 from whorl.runs.files import write_atomic
@@ -68,13 +70,24 @@ def lost_nodes(nodes: tuple[str, ...]) -> list[str]:
     return sorted(set(lost))
 
 
+def is_one_silent(allocation: Allocation) -> bool:
+    """Whether nothing can be started on some node. Slurm calls a node down only after its SlurmdTimeout, 5 minutes and
+    more, and a training that has lost one ends before. Where nothing can be started here either, nobody knows."""
+
+    def starts(*, everywhere: bool) -> bool:
+        done = _run(*nothing_on(allocation, everywhere=everywhere), env=launcher_environ())
+        return done is not None and done.returncode == 0
+
+    return starts(everywhere=False) and not starts(everywhere=True)
+
+
 def _told(*words: str) -> str:
     done = _run(*words)
     return "" if done is None else done.stdout
 
 
-def _run(*words: str) -> subprocess.CompletedProcess[str] | None:
+def _run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str] | None:
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+        return subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False, env=env)
     except (OSError, subprocess.SubprocessError):
         return None

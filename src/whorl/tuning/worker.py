@@ -21,6 +21,7 @@ import msgspec
 from whorl.engines.local.nursery import STOP_SIGNALS, die_with_parent
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, WhorlError, last_line
 from whorl.runs.files import write_atomic
+from whorl.signals import WARNINGS
 from whorl.tuning.executor import Order
 from whorl.tuning.trial import Trial, is_begun
 
@@ -64,11 +65,12 @@ def _train_until(order: Order) -> int:
 
 
 def _call(order: Order) -> int:
-    """SIGTERM becomes a Ctrl-C: ``Trainer.step`` raises it between updates, and leaving the trainer saves."""
+    """A warning becomes a Ctrl-C: ``Trainer.step`` raises it between updates, and leaving the trainer saves."""
     module_name, _, name = order.function.partition(":")
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, _interrupt)
+        for number in WARNINGS:
+            signal.signal(number, _interrupt)
         score = getattr(import_module(module_name), name)(Trial(order))
         if score is not None:
             _write_score(Path(order.run_dir), float(score))

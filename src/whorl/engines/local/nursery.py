@@ -30,7 +30,7 @@ from whorl.engines.wire import decode_body, encode_body
 
 ALWAYS_PRELOADED = ("numpy", "gymnasium", "whorl.types", "whorl.errors", "whorl.engines.local.rolemain")
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Batch systems and terminals send them to everybody; the driver alone decides. The nursery is started with them
 blocked."""
 

