@@ -18,6 +18,12 @@ PRIVATE_MEMORY = "WHORL_MPI_PRIVATE_MEMORY"
 _SLOW_S = 0.010
 
 
+def name_of_node(rank: int) -> str:
+    """As the driver tells nodes apart: what is on another one than its own cannot be seen without asking."""
+    rehearsed = int(os.environ.get(RANKS_PER_NODE, "0"))
+    return MPI.Get_processor_name() + (f"/{rank // rehearsed}" if rehearsed else "")
+
+
 @dataclass(frozen=True)
 class Nodes:
     """The nodes as the engine sees them. Where one-sided access stalls, each rank is a node of its own, and everything

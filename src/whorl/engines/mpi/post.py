@@ -17,7 +17,7 @@ from whorl.engines.contract import SUPERVISOR, RoleId
 from whorl.engines.local.line import FrameSocket
 from whorl.engines.mpi.orders import EVERYBODY
 from whorl.engines.mpi.requests import PeerLost, acknowledge, done, over, send
-from whorl.engines.wire import Envelope, FrameReader, encode_body, encode_frame, envelope
+from whorl.engines.wire import Envelope, FrameReader, decode_body, encode_body, encode_frame, envelope
 
 _TAG = 0
 _SEE_OFF_S, _LOOK_EVERY_S = 0.05, 50e-6
@@ -49,6 +49,13 @@ class Post:
     def send_control(self, kind: str, body: Mapping[str, Any] | None, sender: RoleId = EVERYBODY) -> None:
         """A frame for the driver's loop, which no observer sees."""
         self.send(envelope(sender, SUPERVISOR, kind, control=True), encode_body(body))
+
+    def take_control(self, kind: str) -> list[dict[str, Any]]:
+        """The orders of a kind that does not wait for its turn."""
+        found = [decode_body(body) for head, body in self.control if head.kind == kind]
+        if found:
+            self.control = deque(order for order in self.control if order[0].kind != kind)
+        return found
 
     def _route(self, head: Envelope, body: bytes, frame: bytes) -> None:
         to = head.to_id

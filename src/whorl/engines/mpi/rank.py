@@ -24,7 +24,7 @@ from whorl.engines.local.nursery import redirect_output, seed_global_generators
 from whorl.engines.local.rolemain import STARTING, describe_failure
 from whorl.engines.mpi.beginning import MPI, initialise
 from whorl.engines.mpi.loop import BackOff, RankLine, RankLoop
-from whorl.engines.mpi.nodes import Nodes
+from whorl.engines.mpi.nodes import Nodes, name_of_node
 from whorl.engines.mpi.orders import EVERYBODY
 from whorl.engines.mpi.pages import RankClock, RankPage, open_page, private_page
 from whorl.engines.mpi.post import Post
@@ -45,7 +45,7 @@ class Rank:
 
     def __init__(self, driver: socket.socket | None) -> None:
         self._driver = None if driver is None else FrameSocket(driver)
-        self._node = MPI.Get_processor_name()
+        self._node = name_of_node(MPI.COMM_WORLD.rank)
         self._enter(MPI.COMM_WORLD.Dup())
         self._wiring: Wiring | None = None
         self._spec: RoleSpec | None = None
@@ -118,8 +118,18 @@ class Rank:
             self.warned = False
             self._post.send_control("warned", {}, self._spec.id)
         self._post.pump()
+        for body in self._post.take_control("at_work"):
+            self._page.supervise(body["at_work"])
+        for body in self._post.take_control("report"):
+            self._send_page(**body)
         if self._wiring is not None:
             self._wiring.tend()
+
+    def _send_page(self, **more: Any) -> None:
+        """For a driver on another node."""
+        assert self._spec is not None
+        self._page_sent = time.monotonic()
+        self._post.send_control("page", {"page": self._page.copy(), **more}, self._spec.id)
 
     @property
     def _ends_soon(self) -> bool:
@@ -195,8 +205,7 @@ class Rank:
         """What a waiting role's loop does; True when the role is to end."""
         self._pump()
         if not self._is_here and time.monotonic() - self._page_sent > _PAGE_EVERY_S and self._spec is not None:
-            self._page_sent = time.monotonic()
-            self._post.send_control("page", {"page": self._page.copy()}, self._spec.id)
+            self._send_page()
         return self._ends_soon or self._page.dismissed
 
     def _tend_lightly(self) -> None:

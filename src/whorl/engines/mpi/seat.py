@@ -28,6 +28,8 @@ class Seat(PagedMember):
     """Its process is gone: nobody will ever sit here again."""
     condemned: str = ""
     """Why the driver has killed it."""
+    reported: int = 0
+    """The last report of its page that was asked for and came."""
     past_counted: int = 0
     memory_bytes: int = 0
     cpu_s: float = 0.0

@@ -35,6 +35,7 @@ from whorl.errors import BadInputError, RoleLostError, WhorlError
 _JUDGE_EVERY_S = 0.15
 _POLITE_S = 0.4
 _TERM_S = 2.0
+_REPORT_S = 1.0
 
 
 class MpiCluster(PagedSupervision[Seat]):
@@ -46,6 +47,7 @@ class MpiCluster(PagedSupervision[Seat]):
         self._response_s = config.response_s
         self._survivors = Survivors(plan, self._roles) if config.ulfm else None
         self._judge_at = 0.0
+        self._report_number = 0
         self._leaves_ranks = world.launcher is None
         """To whoever has started them, or to the next plan."""
         self._broken = False
@@ -107,7 +109,7 @@ class MpiCluster(PagedSupervision[Seat]):
             self._world.frames.send(encode_frame(head, body))
 
     def _take_frames(self) -> None:
-        for head, data in self._world.frames.receive():
+        for head, data in self._world.received():
             if not head.control:
                 self._take_in(head.sender_id, head, data)
             elif head.sender_id in self._roles:
@@ -116,6 +118,7 @@ class MpiCluster(PagedSupervision[Seat]):
     def _on_control(self, seat: Seat, kind: str, body: dict[str, Any]) -> None:
         if "page" in body:
             seat.page.paste(body["page"])
+            seat.reported = body.get("number", seat.reported)
         if kind == "ended":
             seat.leave()
             seat.ended = True
@@ -151,6 +154,35 @@ class MpiCluster(PagedSupervision[Seat]):
 
     # What supervision asks for
 
+    @property
+    def _elsewhere(self) -> list[Seat]:
+        """At work on nodes other than the driver's, whose pages are copies."""
+        return [seat for seat in self._roles.values() if seat.running and not seat.page.pid]
+
+    def _say_at_work(self, at_work: bool) -> None:
+        super()._say_at_work(at_work)
+        if not self._world.is_over:
+            for seat in self._elsewhere:
+                self._world.send(seat.id, "at_work", {"at_work": at_work})
+
+    def _ask_around(self, usage: bool) -> None:  # noqa: ARG002
+        """Have ranks on other nodes send their pages; who is busy for longer than a moment is known by its last."""
+        if self._closed_after_s is not None or self._broken or self._world.is_over:
+            return
+        self._report_number += 1
+        for seat in self._elsewhere:
+            self._world.send(seat.id, "report", {"number": self._report_number})
+        end, others = time.monotonic() + _REPORT_S, []
+        while any(seat.reported < self._report_number for seat in self._elsewhere):
+            if time.monotonic() > end or self._world.is_over:
+                break
+            for head, data in self._world.receive(end - time.monotonic()):
+                if head.control and head.kind == "page" and head.sender_id in self._roles:
+                    self._on_control(self._roles[head.sender_id], head.kind, decode_body(data))
+                else:
+                    others.append((head, data))
+        self._world.aside += others
+
     def _start(self, member: Seat) -> bool:
         member.page.start_afresh()
         member.begin()
@@ -180,7 +212,7 @@ class MpiCluster(PagedSupervision[Seat]):
         poller.register(self._wake.fileno(), select.POLLIN)
         for descriptor in self._watched():
             poller.register(descriptor, select.POLLIN)
-        poller.poll(self._until_next_start(timeout_s) * 1000)
+        poller.poll(0.0 if self._world.aside else self._until_next_start(timeout_s) * 1000)
         self._wake.drain()
         frames.flush()
         self._take_frames()

@@ -44,6 +44,8 @@ class World:
         self.frames = FrameSocket(line)
         self.launcher = launcher
         self.nodes: dict[int, str] = {}
+        self.aside: list[tuple[Envelope, bytes]] = []
+        """What has come and waits for somebody to see to it."""
 
     def send(self, to: RoleId, kind: str, body: dict[str, Any] | None = None) -> None:
         """An order."""
@@ -57,9 +59,14 @@ class World:
         """What has come from rank 0."""
         poller = select.poll()
         poller.register(self.frames.fileno(), select.POLLIN | (select.POLLOUT if self.frames.outgoing_bytes else 0))
-        poller.poll(max(0.0, timeout_s) * 1000)
+        poller.poll(0.0 if self.aside else max(0.0, timeout_s) * 1000)
         self.frames.flush()
-        return self.frames.receive()
+        return self.received()
+
+    def received(self) -> list[tuple[Envelope, bytes]]:
+        """What is there already."""
+        found, self.aside = [*self.aside, *self.frames.receive()], []
+        return found
 
     def meet(self, kind: str, timeout_s: float) -> Iterator[dict[str, Any]]:
         """What each rank says of this kind, as it comes; ``RoleLostError`` when not all of them do."""
