@@ -191,7 +191,13 @@ class Journal:
         )
 
     def finish(
-        self, status: Status, finished: Mapping[str, Any] | None, cluster: Cluster | None, error: str | None = None
+        self,
+        status: Status,
+        finished: Mapping[str, Any] | None,
+        cluster: Cluster | None,
+        error: str | None = None,
+        *,
+        lost_role: bool = False,
     ) -> Result:
         """Write ``result.json`` and show the end."""
         summary = finished or self._so_far()
@@ -218,6 +224,7 @@ class Journal:
             if cluster
             else {},
             error=error,
+            lost_role=lost_role,
             failed_saves=self._failed_saves,
             seed=config.run.seed,
         )

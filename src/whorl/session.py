@@ -17,7 +17,7 @@ from whorl.elastic import Crowd, check_size, most_actors, with_actors
 from whorl.engines.contract import Cluster, Engine, Message, Plan, RoleId
 from whorl.engines.registry import make_engine
 from whorl.envs.same_spaces import keep_spaces
-from whorl.errors import CheckpointError, WhorlError, last_line
+from whorl.errors import CheckpointError, RoleLostError, WhorlError, last_line
 from whorl.job import Job
 from whorl.journal import Journal
 from whorl.policy import TrainedPolicy, newest_policy
@@ -310,7 +310,8 @@ class Session:
         if self._result is None:
             try:
                 text = None if error is None else one_line(_said_by(error), 500)
-                self._result = self.journal.finish(status, self.finished, self.cluster, text)
+                lost = isinstance(error, RoleLostError)
+                self._result = self.journal.finish(status, self.finished, self.cluster, text, lost_role=lost)
             finally:
                 self.cluster.close()
                 self._lock.close()

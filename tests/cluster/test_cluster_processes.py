@@ -27,6 +27,7 @@ from whorl.cluster.script import node_script
 from whorl.cluster.slurm import QUEUE
 from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.errors import WhorlError
+from whorl.runs.result import Result
 
 ASKED = "asked"
 """A file in which each call of a stand-in leaves a line."""
@@ -131,20 +132,61 @@ def test_a_step_that_does_not_end_after_its_training_is_ended(
     assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize(("begins", "tries"), [(True, 1), (False, 5)])
-def test_ranks_are_started_again_only_where_no_mpi_has_begun(
-    pbs_job: BatchJob, monkeypatch: pytest.MonkeyPatch, begins: bool, tries: int
-) -> None:
-    """A rank that dies later has another cause, which is not to be named MPI."""
+def test_ranks_are_started_again_where_no_mpi_has_begun(pbs_job: BatchJob, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Meeting] = []
 
     def launch(meeting: Meeting, _words: list[str]) -> list[str]:
         tried.append(meeting)
-        return ["sh", "-c", f"{f'touch {meeting.mpi_mark};' if begins else ''} exit 139"]
+        return ["sh", "-c", "exit 139"]
 
     monkeypatch.setattr(pbs_job, "_launch", launch)
     assert pbs_job.run() == 1
-    assert len(tried) == tries
+    assert len(tried) == 5
+
+
+@pytest.mark.parametrize("driver", ["dies too", "tells"])
+def test_a_run_goes_on_after_lost_ranks_so_often_without_progress(
+    pbs_job: BatchJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], driver: str
+) -> None:
+    """MPI is not blamed for it."""
+    tried: list[Meeting] = []
+
+    def launch(meeting: Meeting, _words: list[str]) -> list[str]:
+        tried.append(meeting)
+        if driver == "tells":
+            meeting.say_exit(1)
+            failed(lost_role=True).write(tmp_path / "run" / "result.json")
+        return ["sh", "-c", f"touch {meeting.mpi_mark}; exit 137"]
+
+    monkeypatch.setattr(pbs_job, "_launch", launch)
+    with pytest.raises(WhorlError, match="was started 5 times without coming to a first checkpoint"):
+        pbs_job.run()
+    assert len(tried) == 4
+    said = capfd.readouterr()
+    assert said.out.count("a rank was lost: the run goes on from its last checkpoint") == 4
+    assert "did not come up" not in said.err
+
+
+def test_another_failure_of_ranks_ends_the_job(
+    pbs_job: BatchJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Meeting] = []
+
+    def launch(meeting: Meeting, _words: list[str]) -> list[str]:
+        tried.append(meeting)
+        meeting.say_exit(1)
+        failed(lost_role=False).write(tmp_path / "run" / "result.json")
+        return ["sh", "-c", f"touch {meeting.mpi_mark}; exit 1"]
+
+    monkeypatch.setattr(pbs_job, "_launch", launch)
+    assert pbs_job.run() == 1
+    assert len(tried) == 1
+
+
+def failed(*, lost_role: bool) -> Result:
+    """As a training leaves it."""
+    numbers = {"env_steps": 0, "updates": 0, "episodes": 0, "return_mean": None, "wall_s": 1.0, "env_steps_per_s": None}
+    return Result("failed", "ppo", "E", "sync", "mpi", **numbers, weights_sha256="", exact=True, lost_role=lost_role)
 
 
 @pytest.mark.parametrize(("here", "everywhere", "silent"), [(0, 0, False), (0, 1, True), (1, 1, False)])

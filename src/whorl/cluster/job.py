@@ -7,6 +7,7 @@ again, and the run goes on. To leave instead would count as the job's success, a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -28,6 +29,7 @@ from whorl.engines.local.nursery import STOP_SIGNALS
 from whorl.errors import EXIT_DONE, EXIT_FAILED, EXIT_PREEMPTED, BadInputError, WhorlError
 from whorl.runs.directory import clear_unbegun
 from whorl.runs.lock import is_held
+from whorl.runs.result import Result
 from whorl.runs.wishes import ask
 from whorl.signals import WARNINGS
 
@@ -71,6 +73,25 @@ class BatchJob:
         return self._allocation.job.partition(".")[0]
 
     def _host(self) -> int:
+        while True:
+            code, began = self._train()
+            lost = ""
+            if self._order.requeue and self._allocation.system == "slurm" and code in (EXIT_FAILED, None):
+                lost = "" if self._warned else self._lost()
+            if lost or not (began and self._has_lost_a_rank(code)):
+                break
+            print("whorl: a rank was lost: the run goes on from its last checkpoint", flush=True)
+        if code is None:
+            code = EXIT_PREEMPTED if self._warned else EXIT_FAILED
+        if self._order.requeue and self._allocation.system == "slurm":
+            if lost:
+                print(f"whorl: {lost}: the run goes on from its last checkpoint", flush=True)
+            if lost or code == EXIT_PREEMPTED:
+                self._come_back()
+        return code
+
+    def _train(self) -> tuple[int | None, bool]:
+        """One start: the training's exit code, if it came to one, and whether it had begun (on ``mpi``)."""
         meeting = Meeting(self._order.run_dir, f"{self._number}-{secrets.token_hex(4)}")
         meeting.open()
         try:
@@ -82,17 +103,20 @@ class BatchJob:
                     break
                 print("whorl: MPI did not come up; it is tried once more", file=sys.stderr, flush=True)
                 code = self._attend(self._launch(meeting, self._training()), meeting)
+            return code, meeting.mpi_mark.exists()
         finally:
             meeting.close()
+
+    def _has_lost_a_rank(self, code: int | None) -> bool:
+        """An MPI job cannot lose a rank and live; with its nodes all there it can go on at once. (The driver dies with
+        the first rank, and leaves no exit code.)"""
+        if self._order.launch != MPI or self._warned:
+            return False
         if code is None:
-            code = EXIT_PREEMPTED if self._warned else EXIT_FAILED
-        if self._order.requeue and self._allocation.system == "slurm":
-            lost = self._lost() if code == EXIT_FAILED else ""
-            if lost:
-                print(f"whorl: {lost}: the run goes on from its last checkpoint", flush=True)
-            if lost or code == EXIT_PREEMPTED:
-                self._come_back()
-        return code
+            return True
+        with contextlib.suppress(WhorlError):
+            return code == EXIT_FAILED and Result.read(self._order.run_dir / "result.json").lost_role
+        return False
 
     def _lost(self) -> str:
         """Which node was lost; nothing where all are there."""

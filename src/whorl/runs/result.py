@@ -72,6 +72,8 @@ class Result:
     """Per kind of role."""
     error: str | None = None
     """One line, when the run failed."""
+    lost_role: bool = False
+    """It failed because a role was lost that nobody could replace: going on from the last checkpoint may help."""
     failed_saves: int = 0
     seed: int | None = None
     whorl: str = field(default_factory=whorl_version)
