@@ -1,0 +1,81 @@
+"""Jobs on nodes that have addresses, host names and memory of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.slurm.cluster import SlurmCluster, roles_on
+from tests.slurm.runs import await_updates, log_of, result_of, submitted, training, weights_of
+from tests.slurm.separate import SeparateNodes
+
+pytestmark = [pytest.mark.verify, pytest.mark.timeout(900)]
+
+THREE = ("--nodes", 3, "--cpus-per-node", 2, "--time", 20)
+STEPS = 3000
+LONG = 15_000
+"""Environment steps that take long enough for something to happen meanwhile."""
+OFTEN = ("--set", "run.checkpoint_every_s=1")
+
+
+@pytest.fixture(scope="module")
+def _apart() -> Iterator[SeparateNodes]:
+    cluster = SeparateNodes()
+    cluster.patience_s = 600.0
+    yield cluster
+    cluster.end()
+
+
+@pytest.fixture
+def apart(_apart: SeparateNodes) -> Iterator[SlurmCluster]:
+    yield _apart
+    _apart.clear()
+
+
+def nodes_of_roles(slurm: SlurmCluster, run_dir: Path, engine: str) -> dict[str, str]:
+    """Where each is, while the run goes on; of MPI's ranks the job's log has a table."""
+    if engine == "ray":
+        return {role: node for node in slurm.nodes for role in roles_on(node)}
+    return {role: node for node, role in re.findall(r"^ *\d+  (\S+) +([a-z]+-\d+) ", log_of(run_dir), re.MULTILINE)}
+
+
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_a_job_trains_on_nodes_with_addresses_of_their_own(apart: SlurmCluster, tmp_path: Path, engine: str) -> None:
+    run_dir = tmp_path / "run"
+    job = submitted(apart, *THREE, *training(run_dir, engine, STEPS))
+    await_updates(apart, run_dir, job, 3)
+    places = nodes_of_roles(apart, run_dir, engine)
+    assert set(places) == {"learner-0", "actor-0", "actor-1", "actor-2"}
+    assert len(set(places.values())) > 1, places
+    ended = apart.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    result = result_of(run_dir)
+    counts = result["transitions"]
+    assert counts["in_flight"] >= 0
+    assert counts["collected"] == sum(counts[name] for name in ("used", "dropped", "lost", "in_flight"))
+    assert result["engine"] == engine
+    assert set(result["restarts"].values()) <= {0}
+    assert result["weights_sha256"] == weights_of(STEPS)
+
+
+@pytest.mark.parametrize("engine", ["ray", "mpi"])
+def test_a_node_loses_its_power_and_slurm_is_not_told(apart: SlurmCluster, tmp_path: Path, engine: str) -> None:
+    """On Ray the run goes on, on MPI the job comes back; neither is to be seen in the weights."""
+    run_dir = tmp_path / "run"
+    job = submitted(apart, *THREE, *training(run_dir, engine, LONG, *OFTEN))
+    await_updates(apart, run_dir, job, 20)
+    places = nodes_of_roles(apart, run_dir, engine)
+    lost = max(places.values())
+    assert lost != "n1", "the first node is another matter"
+    apart.lose(lost, told=False)
+    if engine == "mpi":
+        apart.wait_for(job, "PENDING")
+        apart.start_node(lost)
+    ended = apart.wait_for(job)
+    assert (ended.state, ended.exit_code) == ("COMPLETED", 0), log_of(run_dir)
+    assert (ended.fields["Restarts"] == "0") == (engine == "ray")
+    result = result_of(run_dir)
+    assert (sum(result["restarts"].values()) > 0) == (engine == "ray")
+    assert result["weights_sha256"] == weights_of(LONG)
