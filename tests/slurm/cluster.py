@@ -76,7 +76,7 @@ class SlurmCluster:
         self.folder.chmod(0o755)
         self.nodes = [f"n{index}" for index in range(1, nodes + 1)]
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        for name in ("munge", "state", "spool", "log", *(f"tmp/{node}" for node in self.nodes)):
+        for name in ("munge", "state", "spool", "log", "t", *(f"tmp/{node}" for node in self.nodes)):
             (self.folder / name).mkdir(parents=True)
         (self.folder / "munge").chmod(0o711)
         key = self.folder / "munge" / "key"
@@ -84,6 +84,7 @@ class SlurmCluster:
         key.chmod(0o400)
         self._write_config(cpus, gpus, grace_s, slurmd_timeout_s)
         self.environ = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
+        self.environ["TMPDIR"] = str(self.folder / "t")  # a lost node leaves files, and Ray needs it short
         try:
             self._start_all()
         except BaseException:

@@ -21,11 +21,11 @@ _OUT_S = 20.0
 class SeparateNodes(SlurmCluster):
     """A node is all that is below the ``unshare`` which made it, and ends with it."""
 
-    def __init__(self, nodes: int = 3, cpus: int = 2) -> None:
+    def __init__(self, nodes: int = 3, cpus: int = 2, slurmd_timeout_s: int = 300) -> None:
         require_slurm()
         require_network("unshare")
         self._network = Network(1 + nodes)
-        super().__init__(nodes=nodes, cpus=cpus, slurmd_timeout_s=30)
+        super().__init__(nodes=nodes, cpus=cpus, slurmd_timeout_s=slurmd_timeout_s)
 
     def _number(self, node: str) -> int:
         return self.nodes.index(node) + 1 if node else 0
