@@ -66,7 +66,9 @@ class Job:
 class SlurmCluster:
     """Up from construction to ``end``."""
 
-    def __init__(self, nodes: int = 4, cpus: int = 4, gpus: int = 2, grace_s: int = 20) -> None:
+    def __init__(
+        self, nodes: int = 4, cpus: int = 4, gpus: int = 2, grace_s: int = 20, slurmd_timeout_s: int = 300
+    ) -> None:
         require_slurm()
         self.patience_s = 240.0
         """How long jobs are waited for, unless a test says otherwise."""
@@ -74,33 +76,45 @@ class SlurmCluster:
         self.folder.chmod(0o755)
         self.nodes = [f"n{index}" for index in range(1, nodes + 1)]
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        for name in ("munge", "state", "spool", "log", *(f"tmp/{node}" for node in self.nodes)):
+        for name in ("munge", "state", "spool", "log", "t", *(f"tmp/{node}" for node in self.nodes)):
             (self.folder / name).mkdir(parents=True)
         (self.folder / "munge").chmod(0o711)
         key = self.folder / "munge" / "key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
-        self._write_config(cpus, gpus, grace_s)
+        self._write_config(cpus, gpus, grace_s, slurmd_timeout_s)
         self.environ = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
+        self.environ["TMPDIR"] = str(self.folder / "t")  # a lost node leaves files, and Ray needs it short
         try:
             self._start_all()
         except BaseException:
             self.end()
             raise
 
-    def _write_config(self, cpus: int, gpus: int, grace_s: int) -> None:
-        me, host = pwd.getpwuid(os.geteuid()).pw_name, socket.gethostname()
+    def _place_of(self, node: str) -> tuple[str, str]:
+        """The host name and the address of a node, and of the controller, whose name is empty."""
+        return socket.gethostname(), "127.0.0.1"
+
+    def _at(self, node: str, command: list[str]) -> list[str]:
+        """How a command is run on a node, or where the controller is."""
+        return command
+
+    def _write_config(self, cpus: int, gpus: int, grace_s: int, slurmd_timeout_s: int) -> None:
+        me = pwd.getpwuid(os.geteuid()).pw_name
         controller, *ports = _free_ports(1 + len(self.nodes))
         folder = self.folder
+        host, address = self._place_of("")
         nodes = "\n".join(
-            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={1000 * cpus} "
-            f"Gres=gpu:{gpus} State=UNKNOWN"
-            for name, port in zip(self.nodes, ports, strict=True)
+            f"NodeName={name} NodeHostname={its_host} NodeAddr={its_address} Port={port} CPUs={cpus} "
+            f"RealMemory={1000 * cpus} Gres=gpu:{gpus} State=UNKNOWN"
+            for name, port, (its_host, its_address) in zip(
+                self.nodes, ports, map(self._place_of, self.nodes), strict=True
+            )
         )
         (folder / "slurm.conf").write_text(
             f"""ClusterName=whorl
 FirstJobId={secrets.randbelow(60_000_000) + 1}
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={controller}
 SlurmUser={me}
 SlurmdUser={me}
@@ -134,7 +148,7 @@ KillWait=5
 MinJobAge=3600
 InactiveLimit=0
 SlurmctldTimeout=60
-SlurmdTimeout=300
+SlurmdTimeout={slurmd_timeout_s}
 MessageTimeout=30
 JobRequeue=1
 PreemptType=preempt/partition_prio
@@ -174,7 +188,7 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
         tests = os.getpid()
         with (self.folder / "log" / f"{key or name}.out").open("ab") as log:
             process = subprocess.Popen(
-                [program, *words],
+                self._at(key, [program, *words]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -206,7 +220,11 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
     def run(self, *words: object, timeout_s: float = 100.0, check: bool = True) -> str:
         """A command of Slurm's (or any that is to find this cluster); its output."""
         done = subprocess.run(
-            [str(word) for word in words], env=self.environ, capture_output=True, text=True, timeout=timeout_s
+            self._at("", [str(word) for word in words]),
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
         )
         assert done.returncode == 0 or not check, f"{words}: {done.stderr}"
         return done.stdout.strip()
@@ -218,7 +236,7 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
     def whorl(self, *words: object, timeout_s: float = 100.0, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run ``whorl ...`` where this cluster is found."""
         return subprocess.run(
-            [sys.executable, "-m", "whorl", *map(str, words)],
+            self._at("", [sys.executable, "-m", "whorl", *map(str, words)]),
             env={**self.environ, **environ},
             cwd=self.folder,  # where qsub leaves files
             capture_output=True,
@@ -295,7 +313,10 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
             process = self._daemons.pop(name, None)
             if process is None:
                 continue
-            process.terminate()
+            if name in self.nodes:  # its jobs are over
+                process.kill()
+            else:
+                process.terminate()
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
@@ -306,12 +327,14 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
 
 
 def processes_of(node: str) -> list[int]:
-    """What jobs run on a node, by the mark that Slurm leaves in their environment."""
-    mark = f"SLURMD_NODENAME={node}".encode()
+    """What jobs run on a node, by the mark that Slurm leaves in their environment, and by that of these tests: another
+    session's cluster has nodes of the same names."""
+    session = f"{leakcheck.TAG_VARIABLE}={os.environ[leakcheck.TAG_VARIABLE]}"
+    marks = {f"SLURMD_NODENAME={node}".encode(), session.encode()}
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and mark in leakcheck.environ_of(entry.name).split(b"\0"):
+            if entry.name.isdigit() and marks.issubset(leakcheck.environ_of(entry.name).split(b"\0")):
                 found.append(int(entry.name))
     return found
 
