@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whorl.runs.status import counted
 from whorl.studies.catalogue import workflows
 from whorl.studies.contract import Report, Scale, Table
 from whorl.studies.curves import mean_returns, of_common_seeds
@@ -48,7 +49,7 @@ def report(results: Results) -> Report:
     real_saved = [_real_time_saved(agent, rates, most_processes, real.cores_shown) for agent, rates in speed.items()]
     costs, kept = _convergence(real, staleness, updates)
     groups = {
-        f"{agent}, {n} learner{'s' * (n != 1)}": few.curves()
+        f"{agent}, {counted(int(n), 'learner')}": few.curves()
         for (agent, n), few in real.by("agent", "learners").items()
     }
     figures: list[Figure] = [
@@ -103,7 +104,7 @@ def _time_saved(bound: Results, scale: Scale) -> list[Finding]:
     share = _compared(bound, processes)
     asleep = bool(EMULATED[scale])
     implied = f" The sleeps alone imply {100 * (1 - implied_share(processes, most)):.1f} %." if asleep and took else ""
-    shown = side_by_side({f"{n:.0f} learners": values for n, values in sorted(took.items())})
+    shown = side_by_side({counted(int(n), "learner"): values for n, values in sorted(took.items())})
     saved = judge(
         "more_learners_save_time",
         f"{most} learners save time at the same {processes} processes while learning is the bottleneck",
@@ -144,7 +145,7 @@ def _real_time_saved(agent: str, rates: dict[float, list[float]], processes: int
     known = {n: values for n, values in rates.items() if values}
     most = max(known, default=1.0)
     share = ratio(known[1.0], known[most]) if 1.0 in known and most > 1 else None
-    shown = side_by_side({f"{n:.0f} learners": values for n, values in sorted(known.items())})
+    shown = side_by_side({counted(int(n), "learner"): values for n, values in sorted(known.items())})
     return judge(
         f"more_learners_save_real_time_{agent}",
         f"{most:.0f} learners save {agent} time at the same {processes} processes, with nothing asleep",

@@ -113,8 +113,8 @@ def report(results: Results) -> Report:
         published=f"{sum(ELASTIC_MINUTES):.0f} min (given as 1 h 24 min), close to the runs with a fixed number",
         seen=f"Seconds: {side_by_side({'resized': schedule, 'implied': implied})}.",
         because="A change of the number costs little beside the steps between two changes.",
-        otherwise="Likely: phases of seconds are short. At each change an exact workflow saves, ends its roles and starts "
-        "others from there, which takes as long as starting processes does, however long the phases are.",
+        otherwise="Likely: phases of seconds are short. At each change an exact workflow saves, ends its roles and "
+        "starts others from there, which takes as long as starting processes does, however long the phases are.",
         emulated=emulated,
     )
     same, seeds = results.seeds_with_same_weights(of=len(WAYS))
