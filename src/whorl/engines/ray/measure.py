@@ -71,11 +71,11 @@ def measure(slots: int) -> None:
     import ray
 
     probes = list(_start(slots))
-    napping_s = median_s(lambda: ray.get([probe.nap.remote(TASK_S) for probe, _ in probes]))
-    share = 100 * TASK_S / napping_s
-    of = f"{slots} tasks of {TASK_S:g} s on {slots} warmed workers took {napping_s:.4f} s, median of {ROUNDS}"
+    taken_s = median_s(lambda: ray.get([probe.task.remote() for probe, _ in probes]))
+    share = 100 * TASK_S / taken_s
+    of = f"{slots} tasks of {TASK_S:g} s on {slots} warmed workers took {taken_s:.4f} s, median of {ROUNDS}"
     say("tasks", f"{share:.1f} % of ideal ({of})", share < GOOD_SHARE)
-    call_ms = 1e3 * median_s(lambda: ray.get(probes[0][0].nap.remote(0.0)), CALLS)
+    call_ms = 1e3 * median_s(lambda: ray.get(probes[0][0].answer.remote()), CALLS)
     say("call", f"{call_ms:.2f} ms (from here to a worker and back, median of {CALLS})", call_ms > SLOW_CALL_MS)
     by_node: dict[str, Any] = {}
     for probe, where in probes:
@@ -98,7 +98,7 @@ def _start(slots: int) -> Iterator[tuple[Any, str]]:
     for begin in range(0, slots, AT_ONCE):
         count = min(AT_ONCE, slots - begin)
         some = [
-            actor.options(num_cpus=1, scheduling_strategy="SPREAD", enable_task_events=False).remote()
+            actor.options(num_cpus=1, scheduling_strategy="SPREAD", enable_task_events=False).remote(TASK_S)
             for _ in range(count)
         ]
         for probe, (node, address, pid) in zip(some, ray.get([probe.where.remote() for probe in some]), strict=True):
