@@ -133,9 +133,10 @@ def run_parts(parts: dict[str, list[str]], code: str, jobs: int) -> Iterator[Out
 
 
 def stop(number: int, _: object) -> None:
-    """Told to stop: the parts that run go too. Those that passed are kept."""
+    """Told to stop: the parts that run go too. Those that passed are kept. pytest is interrupted and not terminated, or
+    nobody would end what the tests have started."""
     for running in list(_running):
-        running.terminate()
+        running.send_signal(signal.SIGINT)
     sys.exit(128 + number)
 
 
@@ -209,6 +210,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the parts and how they stand")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by a background job and its children
 
     STATE.mkdir(exist_ok=True)
     parts, state, code = find_parts(), load_state(), code_fingerprint()

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -323,7 +323,19 @@ PartitionName=high Nodes=ALL Default=NO MaxTime=INFINITE State=UP PriorityTier=1
                 process.kill()
                 process.wait()
             leakcheck.KEPT.discard(process.pid)
+        for pid in self._stewards():  # of jobs that a test was interrupted in; they would wait for the controller
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _stewards(self) -> Iterator[int]:
+        """Slurm's own processes, of this cluster, that watch what jobs run."""
+        mark = f"SLURM_CONF={self.environ['SLURM_CONF']}".encode()
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                ours = entry.name.isdigit() and mark in leakcheck.environ_of(entry.name).split(b"\0")
+                if ours and _name_and_parent(int(entry.name))[0].startswith("slurmstepd"):
+                    yield int(entry.name)
 
 
 def processes_of(node: str) -> list[int]:
